@@ -88,7 +88,7 @@ class ApiServerConfig(CommonConfig):
 
     @property
     def event_ttl_s(self) -> float:
-        """How long Events are kept. Raises: StartError."""
+        """Time for which Events are kept, in seconds. Raises: StartError."""
         try:
             return duration(self.event_ttl).nanos / NANOS
         except EvaluationError:

@@ -1,7 +1,7 @@
-"""The server's lines in the event log: what was asked and answered, committed, and given to watchers.
+"""The server's lines in the event log: requests and responses, commits, and events sent to watchers.
 
-Each is written before its effect is disclosed. Besides its bytes the log says of a change the fields by which
-invariants judge it. Source: guarantees 1.2 for names and fields.
+Each line is written before its effect is disclosed. A commit's line carries, besides the hash of the bytes, the
+fields by which invariants judge the object. Source: guarantees 1.2 for names and fields.
 """
 
 import hashlib
@@ -34,9 +34,11 @@ _JOB = msgspec.json.Decoder(Job)
 
 
 def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
-    """Return what the invariants judge a stored object by: the fields that may only go one way.
+    """Return the fields of a stored object by which invariants judge it: those that may only change in one
+    direction.
 
-    `is_new`: also what does not change afterwards, and what a pod asks for, which is recorded again when it changes.
+    `is_new`: also return the fields that never change afterwards, and a pod's resource requests, which are recorded
+    again when they change.
     """
     found: Document = {}
     document: Document = msgspec.json.decode(body)
@@ -135,14 +137,16 @@ def _requests(body: bytes) -> dict[str, int]:
 
 
 class EventLines:
-    """The server's way to the event log. With a state hash, each commit's line carries the hash after it."""
+    """Writes the server's lines to the event log. With a state hash, each commit's line carries the hash after
+    the commit.
+    """
 
     def __init__(self, events: EventLog, store: Store, catalogue: Catalogue) -> None:
         self._events, self._store, self._catalogue = events, store, catalogue
         self._hash = 0
 
     def recovered(self, recovered: Recovered) -> None:
-        """Write what the store held after the start, and the commits whose lines may be missing."""
+        """Write the state of the store after the start, and the commits whose lines may be missing."""
         store = self._store
         self._hash = store.state_hash
         data: Document = {"durable_rv": store.rv, "replayed": len(recovered.entries), "bytes_cut": recovered.bytes_cut}
@@ -181,7 +185,7 @@ class EventLines:
         )
 
     def response(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
-        """Write what a call was answered; before the answer leaves."""
+        """Write the answer to a call, before the answer leaves."""
         data: Document = {"verb": request.verb, "path": _path(request), "code": response.code}
         if response.code >= 400:
             data["reason"] = response.error().reason
@@ -198,7 +202,7 @@ class EventLines:
         )
 
     def raw_write(self, identity: Identity, request: Request, response: Response) -> None:
-        """Write that an object was written past admission: what invariants find of it afterwards is by hand."""
+        """Write that an object was written past admission. Invariants report later findings about it as "by hand"."""
         metadata = msgspec.json.decode(response.body)["metadata"]
         self._events.write(
             "raw.write",
@@ -209,7 +213,7 @@ class EventLines:
         )
 
     def connection(self, identity: Identity, request: Request, answer: Connection | ApiError) -> None:
-        """Write that a connection is asked for and what admission noted of it; before it is opened or refused."""
+        """Write a connection request and admission's audit annotations, before the connection is opened or refused."""
         data: Document = {"verb": request.verb, "path": _path(request)}
         if answer.audit:
             data["audit"] = dict(answer.audit)
@@ -219,8 +223,10 @@ class EventLines:
             self._events.write("api.response", identity=identity.user, data={**refused, "definite": True})
 
     def commits(self, changes: Sequence[Change], *, is_replayed: bool = False) -> None:
-        """Write a line for each change, in the order of versions; before anybody sees them. `is_replayed`: another API
-        server has committed them, and writes lines of its own."""
+        """Write a line for each change, in the order of versions, before any watch shows it.
+
+        `is_replayed`: another API server has committed the changes, and writes lines of its own.
+        """
         known = self._catalogue.resources
         for change in changes:
             record, previous = change.record, change.previous
@@ -251,7 +257,7 @@ class EventLines:
             )
 
     def watch_opened(self, watcher: Watcher, request: WatchRequest) -> None:
-        """Write that a watch begins, and from where."""
+        """Write that a watch begins, and its start resourceVersion."""
         data = {
             "watch": watcher.number,
             "resource": watcher.resource.name,
@@ -261,7 +267,7 @@ class EventLines:
         self._events.write("watch.open", identity=watcher.identity.user, data=data)
 
     def watch_events(self, watcher: Watcher, events: list[WatchEvent]) -> None:
-        """Write what a watcher is about to be given."""
+        """Write the events that a watcher is about to receive."""
         for event in events:
             data: Document = {"watch": watcher.number, "resource": watcher.resource.name}
             if event.type == "BOOKMARK":

@@ -1,4 +1,4 @@
-"""Rates of what is counted by a key, and how many of it there are at once. Pure. Source: guarantees L-RATE, L-CONN."""
+"""Limits of the rate and of the number of something, by key. Pure. Source: guarantees L-RATE, L-CONN."""
 
 from collections.abc import Hashable
 
@@ -8,7 +8,7 @@ KEYS_MAX = 20_000
 
 
 class Rate:
-    """So many a second for each key, after a burst. Keys that were not seen for longest are forgotten."""
+    """A token bucket per key: a rate per second after a burst. The least recently used keys are forgotten."""
 
     def __init__(self, per_s: float, burst: float, keys_max: int = KEYS_MAX) -> None:
         self._per_s, self._burst = per_s, burst
@@ -16,7 +16,7 @@ class Rate:
         self.refused = 0
 
     def take(self, key: Hashable, now_s: float) -> bool:
-        """Take one; whether there was one."""
+        """Take one token of the key and return whether one was available."""
         tokens, at_s = self._tokens.get(key, (self._burst, now_s))
         tokens = min(self._burst, tokens + (now_s - at_s) * self._per_s)
         is_within = tokens >= 1
@@ -26,7 +26,7 @@ class Rate:
 
 
 class Count:
-    """So many at once, and so many of each key."""
+    """A counter with two limits: the total, and the number per key."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self.most, self.most_of_one = most, most_of_one
@@ -34,7 +34,7 @@ class Count:
         self.total = self.refused = 0
 
     def enter(self, key: Hashable) -> bool:
-        """Count one more; whether there may be one."""
+        """Count one more of the key if the limits allow it; return whether they do."""
         count = self._counts.get(key, 0)
         if self.total >= self.most or count >= self.most_of_one:
             self.refused += 1
@@ -44,12 +44,12 @@ class Count:
         return True
 
     def leave(self, key: Hashable) -> None:
-        """Count one less."""
+        """Count one less of the key."""
         self.total -= 1
         self._counts[key] -= 1
         if not self._counts[key]:
             del self._counts[key]
 
     def of(self, key: Hashable) -> int:
-        """Return how many there are of a key."""
+        """Return the count of a key."""
         return self._counts.get(key, 0)

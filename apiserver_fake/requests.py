@@ -1,4 +1,5 @@
-"""The requests that an API server answered, as upstream's metrics count them: totals, durations, and how many go on.
+"""Counters of the requests that an API server answered, as upstream's metrics: totals, durations, requests
+in flight.
 
 Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/metrics/metrics.go`.
 """
@@ -6,7 +7,12 @@ Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/metrics/metrics.go`
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from services.api.wire import Request
+import msgspec
+
+from services.api.errors import UNREADABLE
+from services.api.identity import Identity
+from services.api.unbind import may_be_sent
+from services.api.wire import Request, Response
 from services.telemetry.metrics import Histogram, Metrics, Samples, counter, gauge, histogram
 
 T = TypeVar("T")
@@ -17,14 +23,15 @@ METHODS: Final = {
     "create": "POST",
     "update": "PUT",
 }
-"""What metrics call the verbs of calls, as upstream's: the HTTP method, or LIST, WATCH or CONNECT."""
+"""Label values for verbs in metrics, as upstream's: the HTTP method, or LIST, WATCH or CONNECT."""
 OTHER: Final = "other"
-"""What metrics call any other verb, as upstream's."""
+"""Label value for any other verb in metrics, as upstream's."""
 UNEXPECTED: Final = "unexpected"
-"""What metrics call the kind and subresource of requests that are counted together. Source: KEP-2305, whose allowlists
-of label values replace every other value by it."""
+"""Label value for kind and subresource of requests that are counted together. Source: KEP-2305, whose
+allowlists of label values replace every other value by it.
+"""
 COUNTED_MAX, TIMED_MAX = 4_000, 400
-"""So many sorts of requests have totals of their own, and so many a distribution of their own, which is 26 lines."""
+"""Limits of the sorts of requests that have their own totals, and their own histogram, which is 26 lines."""
 BOUNDS: Final = (
     *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0),
     *(3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),
@@ -33,7 +40,7 @@ _LABELS: Final = ("verb", "dry_run", "group", "version", "resource", "subresourc
 
 
 class _Sort(NamedTuple):
-    """What requests that are counted together have in common; `resource`: a wire name."""
+    """The labels that requests counted together share; `resource`: a wire name."""
 
     verb: str
     resource: str
@@ -43,7 +50,7 @@ class _Sort(NamedTuple):
 
 
 class _Answers:
-    """How requests of one sort were answered: how often with which code, and after how long."""
+    """Answers to requests of one sort: the count by code, and the histogram of durations."""
 
     __slots__ = ("by_code", "took")
 
@@ -53,10 +60,10 @@ class _Answers:
 
 
 class Requests:
-    """Counts requests. `begun`: of those that read, and of those that change something. `version_of`: the version in
-    which the kind of a wire name is stored.
+    """Counts requests. `begun`: the number of reads, and of mutating requests, that have begun.
 
-    The first sorts of requests to come are counted each by itself, any further ones by verb and scope.
+    `version_of`: returns the stored version of the kind with a wire name. The first sorts of requests are counted
+    individually, any further ones by verb and scope.
     """
 
     def __init__(self, version_of: Callable[[str], str]) -> None:
@@ -67,7 +74,7 @@ class Requests:
         self._took: dict[_Sort, Histogram] = {}
 
     def ended(self, request: Request, code: int, took_s: float, trace_id: str) -> None:
-        """Count the answer to a request; `trace_id`: of a sampled trace, else ""."""
+        """Count the answer to a request; `trace_id`: that of a sampled trace, else ""."""
         verb = request.verb
         if request.name or verb == "create":
             scope = "resource"
@@ -97,7 +104,7 @@ class Requests:
         return METRICS.of(self)
 
     def totals(self) -> dict[tuple[str, ...], float]:
-        """Return the number of answers by the values of `verb` to `component` and `code`, in order."""
+        """Return the number of answers by label values: `verb` to `component`, then `code`, in order."""
         return {
             (*labels, str(code)): count
             for labels, answers in self._labelled(self._answers)
@@ -105,7 +112,7 @@ class Requests:
         }
 
     def durations(self) -> dict[tuple[str, ...], Histogram]:
-        """Return how long answers took, by the values of `verb` to `component`, in order."""
+        """Return the histograms of durations by label values: `verb` to `component`, in order."""
         return dict(self._labelled(self._took))
 
     def _labelled(self, by_sort: Mapping[_Sort, T]) -> Iterator[tuple[tuple[str, ...], T]]:
@@ -118,13 +125,50 @@ class Requests:
             yield labels, by_sort[sort]
 
     def in_flight(self) -> dict[str, int]:
-        """Return how many requests are being answered, by whether they change something."""
+        """Return the number of requests in flight, by whether they mutate."""
         left = [begun - answered for begun, answered in zip(self.begun, self._answered, strict=True)]
         return dict(zip(("readOnly", "mutating"), left, strict=True))
 
 
+STALE_WRITES: Final = ("StaleBinding", "Forbidden")
+"""Reasons for refusing a node's pod status: it is of an earlier binding, or the pod belongs to another node."""
+
+
+class PodWrites:
+    """Counts unbinds by reason, and statuses that a node may not write any more (kubelet-unbinding 10)."""
+
+    def __init__(self) -> None:
+        self.unbinds: dict[tuple[str, ...], float] = {}
+        """By reason and code."""
+        self.stale_statuses: dict[str, float] = {}
+        """By why they are refused."""
+
+    def count(self, identity: Identity, request: Request, response: Response) -> None:
+        """Count the answer to a write of a subresource of a pod."""
+        if request.subresource == "unbind":
+            unbind = (_reason_of(request.body), str(response.code))
+            self.unbinds[unbind] = self.unbinds.get(unbind, 0) + 1
+        elif request.subresource == "status" and identity.node and response.code in (403, 409):
+            why = response.error().reason
+            if why in STALE_WRITES:
+                self.stale_statuses[why] = self.stale_statuses.get(why, 0) + 1
+
+
+class _Reason(msgspec.Struct):
+    reason: str = ""
+
+
+def _reason_of(body: bytes) -> str:
+    """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
+    try:
+        reason = msgspec.json.decode(body, type=_Reason).reason
+    except UNREADABLE:
+        return "other"
+    return reason if may_be_sent(reason) else "other"
+
+
 def group_resource(name: str) -> tuple[str, str]:
-    """Return group and resource of `deployments.apps`, as upstream labels have them."""
+    """Return group and resource of a wire name such as `deployments.apps`, as upstream's labels."""
     resource, _, group = name.partition(".")
     return group, resource
 

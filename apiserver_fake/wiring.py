@@ -1,4 +1,4 @@
-"""The wiring of the component: configuration and seams in, a running API server out."""
+"""Construction of the component: from configuration and seams to a running API server."""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 GIVEN_BACK_S, GIVEN_BACK_BYTES = 30.0, 8 << 20
-"""How often memory is given back at most, and what must have left the window of changes since."""
+"""Minimum seconds between two releases of memory, and the bytes that must have left the window of changes since."""
 
 
 class ApiServerComponent:
-    """The API server with its two servers. `grpc_port` and `rest_port` say where it listens once it is ready."""
+    """The API server with its two servers. `grpc_port` and `rest_port`: the listening ports once it is ready."""
 
     def __init__(self, config: ApiServerConfig, seams: Seams, server: ApiServer, names: Collection[str] = ALL) -> None:
-        """`names`: the extensions that are on."""
+        """Take the parts. `names`: the extensions that are on."""
         self._config, self._seams, self._names = config, seams, names
         self.server = server
         self.grpc_port: int | None = None
@@ -123,7 +123,7 @@ class ApiServerComponent:
                 raise StartError(text, EXIT_CONFIG) from None
 
     def make_fairness(self) -> "FairDispatch":
-        """Return what divides concurrency. Objects that every cluster has count as stored where nothing stores them."""
+        """Return the priority and fairness of the server. Standard objects count as stored where none are stored."""
         from apiserver_fake.extensions.fairness.gate import FairDispatch
         from apiserver_fake.extensions.fairness.levels import CATCH_ALL, EXEMPT
         from apiserver_fake.registry.controlplane.cluster_objects import standing_objects
@@ -177,7 +177,7 @@ class ApiServerComponent:
         addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
         await addresses.keep()
         runs = [addresses.run]
-        if "aggregated" in self._names and (definitions := self.server.definitions()) is not None:
+        if "aggregated" in self._names and (definitions := self.server.extensions.definitions()) is not None:
             runs.append(await self._register_services(definitions))
         if self._endpoints is not None:
             runs.append(self._endpoints.run)
@@ -214,15 +214,15 @@ class ApiServerComponent:
         return self._is_listening and self.server.is_ready
 
     def metrics(self) -> Samples:
-        """Return the server's figures."""
+        """Return the server's metrics."""
         return self.server.metrics()
 
     def reviews(self) -> Api | None:
-        """Return where this process asks who is calling it: here; None before recovery."""
+        """Return the API that this process uses to authenticate callers, its own; None before recovery."""
         return self.server.api_for(ADMIN) if self.server.is_ready else None
 
     def certificates(self) -> list[dict[str, str]]:
-        """Return which certificates the servers use at present."""
+        """Return the certificates that the servers use at present."""
         return [self._tls.loaded()] if self._tls is not None else []
 
     def ports(self) -> dict[str, int]:
@@ -232,9 +232,9 @@ class ApiServerComponent:
 
 
 async def give_back(store: Store) -> None:
-    """Have the C library give back the memory of what has left the window of changes, when it is worth it.
+    """Make the C library release memory that has left the window of changes, when it is worth it.
 
-    It keeps what is freed between blocks in use, and a burst of Events would be seen for days.
+    Otherwise it keeps freed blocks between blocks in use, and a burst of Events would stay in memory for days.
     """
     before = 0
     while True:
@@ -270,7 +270,8 @@ def _text_of(path: str) -> str:
 
 
 def tls_of(config: ApiServerConfig) -> "ServingTls | None":
-    """Return what the REST endpoint serves with, and with --security strict the gRPC one, None for plain connections.
+    """Return the TLS settings of the REST endpoint, and with --security strict of gRPC; None for plain
+    connections.
 
     Raises: StartError naming what is missing or cannot be used.
     """
@@ -295,7 +296,7 @@ def tls_of(config: ApiServerConfig) -> "ServingTls | None":
 
 
 def build(config: ApiServerConfig, seams: Seams, names: Collection[str] = ALL) -> ApiServerComponent:
-    """Return the component; `names`: its extensions.
+    """Return the API server component; `names`: its extensions.
 
     Raises: StartError for an engine that does not exist, a bad token file or a bad role.
     """

@@ -1,1 +1,1 @@
-"""Claims and devices: every folder is a controller, and the process runs them all."""
+"""Controllers of claims and devices: each folder is a controller, and the process runs them all."""

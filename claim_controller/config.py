@@ -7,4 +7,6 @@ from services.runtime.election import LeaderElectionConfig
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimControllerConfig(LeaderElectionConfig):
-    """Make claims from templates, release them, and evict pods from tainted devices."""
+    """Flags of the claim controller, which makes claims from templates, releases them, and evicts pods from
+    tainted devices.
+    """

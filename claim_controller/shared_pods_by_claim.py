@@ -1,7 +1,7 @@
-"""Which pods name which claim, kept up to date by a watch.
+"""Index of the pods that name a claim, kept up to date by a watch.
 
-An entry of `reservedFor` that is no pod does not say which pods use the claim, so they are found by its name.
-Source: kep-5194 8; upstream `podResourceClaimIndex`.
+An entry of `reservedFor` that is not a pod does not say which pods use the claim, so they are found by its
+name. Source: kep-5194 8; upstream `podResourceClaimIndex`.
 """
 
 from services.api.kinds.pod import Pod
@@ -10,13 +10,13 @@ from services.dra.pod_claims import claim_keys
 
 
 class PodsByClaim:
-    """Keys of pods by the claim's key, in the order they were seen there; pods without a node are among them."""
+    """Pod keys by claim key, in the order in which they were seen; pods without a node are included."""
 
     def __init__(self) -> None:
         self._pods: dict[Key, dict[Key, None]] = {}
 
     def note(self, old: Pod | None, new: Pod | None) -> None:
-        """Take a change into account."""
+        """Record a change of a pod."""
         before = claim_keys(old) if old is not None and old.spec.resource_claims else []
         after = claim_keys(new) if new is not None and new.spec.resource_claims else []
         if before == after:

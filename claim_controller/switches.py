@@ -9,7 +9,7 @@ from services.reconcile.manager_switches import ManagerSwitches
 
 @dataclass(frozen=True)
 class ClaimSwitches:
-    """Of one process; what follows from several switches is a property."""
+    """The switches of one claim controller; properties combine several switches."""
 
     claim_release: str = switch("unbind.claim_release")
     mode: str = switch("reserved_for.mode")
@@ -24,7 +24,7 @@ class ClaimSwitches:
 
     @property
     def takes_unbound(self) -> bool:
-        """Whether claims are taken from pods that were unbound."""
+        """Whether claims are released from pods that were unbound."""
         return self.claim_release == "rc"
 
     @property
@@ -34,24 +34,24 @@ class ClaimSwitches:
 
     @property
     def has_pod_groups(self) -> bool:
-        """Whether claims may be those of pod groups (gate DRAWorkloadResourceClaims)."""
+        """Whether pod groups may have claims (gate DRAWorkloadResourceClaims)."""
         return self.mode == "kep5729"
 
     @property
     def skips_unknown(self) -> bool:
-        """Whether entries of consumers that this controller knows nothing of are left alone; else the claim is left."""
+        """Whether entries of unknown kinds of consumers are skipped; otherwise the whole claim is left alone."""
         return self.unknown_entry == "skip" or (self.unknown_entry == "by_mode" and self.has_workloads)
 
     @property
     def removes_workloads(self) -> bool:
-        """Whether the entry of a workload that is gone is taken off, or only counted as orphaned."""
+        """Whether the entry of a workload that is gone is removed; otherwise it is only counted as orphaned."""
         return self.design in ("rc_never", "rc_builtin") or (
             self.design == "owner" and self.owner_deletion == "rc_fallback"
         )
 
     @property
     def looks_again(self) -> bool:
-        """Whether workloads are looked up again after a while without an event."""
+        """Whether workloads are looked up again periodically, without an event."""
         return self.design != "rc_never"
 
 

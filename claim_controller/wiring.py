@@ -10,7 +10,7 @@ from services.runtime.manager import Manager
 
 LEASE: Final = "claim-controller"
 CONTROLLERS: Final = (resourceclaim.CONTROLLER, device_taint_eviction.CONTROLLER)
-"""In the order in which they start."""
+"""The controllers, in the order in which they start."""
 
 
 def build(config: ClaimControllerConfig, seams: Seams) -> Component:

@@ -1,1 +1,1 @@
-"""The kubelet: what happens on nodes. One process hosts many; each has its own identity and faults."""
+"""The kubelet: the emulation of nodes. One process hosts many; each has its own identity and faults."""

@@ -1,4 +1,4 @@
-"""The settings of a kubelet host: which nodes it emulates, what they consist of, how long things take."""
+"""The settings of a kubelet host: its nodes, their parts, and the durations of its operations."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,13 +77,16 @@ class KubeletConfig(CommonConfig):
     )
 
     def in_slot(self, slot: str) -> "KubeletConfig":
-        """Return the configuration of the host that has this slot: its nodes are defined one by one, so that what
-        follows from a node's name, its pod network for example, differs between hosts."""
+        """Return the configuration of the host that holds this slot.
+
+        Its nodes are defined one by one, so that values derived from a node's name, its pod network for example,
+        differ between hosts.
+        """
         equal = replace(self, name_prefix=f"{slot}-", first=0, nodes_file="", definitions=())
         return replace(self, slot="", slots="", nodes=0, definitions=equal.node_definitions())
 
     def check_slots(self) -> None:
-        """Raise StartError when a slot is asked for in two ways, or of nodes that have names already."""
+        """Raise StartError when a slot is requested together with other flags that name the nodes, or without nodes."""
         if not self.slot and not self.slots:
             return
         asked, other = ("--slot", self.slot) if self.slot else ("--slots", self.slots)
@@ -142,14 +145,14 @@ class KubeletConfig(CommonConfig):
             raise StartError(f"--stages {error}", EXIT_USAGE) from None
 
     def read_kwok(self) -> Configuration:
-        """Return what documents of KWOK's other kinds say. Raises: StartError naming file, document and field."""
+        """Return the content of documents of KWOK's other kinds. Raises: StartError naming file, document and field."""
         try:
             return load(self.stages, runs_commands=self.host_commands)
         except KwokError as error:
             raise StartError(f"--stages {error}", EXIT_USAGE) from None
 
     def kwok_kinds(self) -> tuple[str, ...]:
-        """Return the kinds of KWOK's whose objects are followed. Raises: StartError."""
+        """Return KWOK's kinds whose objects are followed. Raises: StartError."""
         if not self.enable_crds:
             return ()
         from services.kwok.definitions import chosen  # expressions are large
@@ -160,7 +163,7 @@ class KubeletConfig(CommonConfig):
             raise StartError(f"--enable-crds {error}", EXIT_USAGE) from None
 
     def latency_model(self, seed: int) -> LatencyModel:
-        """Return how long each stage takes. Raises: StartError for a malformed `latency`."""
+        """Return the model of the duration of each stage. Raises: StartError for a malformed `latency`."""
         try:
             return LatencyModel.parse(self.latency, seed)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""The socket where an emulated device plugin or DRA driver of a node takes commands, and the settings of both."""
+"""The control socket of an emulated device plugin or DRA driver of a node, and the settings of both."""
 
 import asyncio
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets,
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 POLL_S = 0.5
-"""How soon a plugin or driver notices that a socket of its is gone."""
+"""Seconds within which a plugin or driver notices that one of its sockets is gone."""
 RETRY_S = 1.0
 COMMAND_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodePartConfig(CommonConfig):
-    """A process that has devices of one node."""
+    """The configuration of a process that has devices of one node."""
 
     node: str = setting("", "node of the devices")
     sockets_dir: str = setting("nodes", "directory of the nodes' sockets; those of the node's kubelet are in DIR/NODE")
@@ -32,7 +32,7 @@ class NodePartConfig(CommonConfig):
 
 
 class ChangeSignal:
-    """Wakes all who wait for a change."""
+    """Wakes all tasks that wait for a change."""
 
     def __init__(self) -> None:
         self._change = asyncio.Event()
@@ -42,13 +42,13 @@ class ChangeSignal:
         await self._change.wait()
 
     def send(self) -> None:
-        """Wake those who wait; who waits afterwards waits for the next change."""
+        """Wake the waiting tasks; a task that waits afterwards waits for the next change."""
         change, self._change = self._change, asyncio.Event()
         change.set()
 
 
 class ControlSocket:
-    """The socket of one plugin or driver. `handle`: acts as a request says, or raises RpcError."""
+    """The socket of one plugin or driver. `handle`: performs a request, or raises RpcError."""
 
     def __init__(self, sockets: Sockets, path: str, method: str, handle: Unary) -> None:
         self._sockets, self._path = sockets, path
@@ -56,27 +56,30 @@ class ControlSocket:
         self._server: LocalServer | None = None
 
     async def serve(self) -> None:
-        """Serve; anew when the socket is gone: with its folder, or with another process that had taken it."""
+        """Serve the socket, again if it is gone: with its folder, or taken by another process."""
         if self._server is not None and self._sockets.exists(self._path):
             return
         await self.close()
         self._server = await self._sockets.serve(self._path, self._service)
 
     async def close(self) -> None:
-        """End it, if it was served."""
+        """Close the socket, if it was served."""
         if self._server is not None:
             await self._server.close()
 
 
 class Away(ValueError):
-    """There is no such plugin or driver now; one that was killed comes back."""
+    """Error: there is no such plugin or driver now. One that was killed comes back."""
 
 
 async def command(
     sockets: Sockets, path: str, method: str, request: bytes, *, actor: str, node: str, is_last: bool = False
 ) -> None:
-    """Return once a plugin or driver has acted. `actor`: what it is called; `is_last`: whether it ends by acting and
-    need not answer. Raises: ValueError when it cannot act, Away when it is not there."""
+    """Send a command to a plugin or driver; return once it was performed.
+
+    `actor`: its name in errors; `is_last`: whether it ends by the command and need not answer. Raises:
+    ValueError when it cannot perform the command, Away when it is not there.
+    """
     if not sockets.exists(path):
         raise Away(f"node {node} has no emulated {actor}: {path} is not there")
     try:

@@ -1,7 +1,8 @@
-"""What a node wants done: one value for each effect, and the list on which they wait to be performed. Pure.
+"""The effects that a node requests, one value for each, and the list of pending ones. Pure.
 
-Pods and managers emit effects; the shell (`agent`) performs them in order. Those from `StatusChanged` on are
-addressed to managers of the same node: `PodTable` hands them over at once, and they never reach the shell.
+Pods and managers emit effects; the shell (`agent`) performs them in order. Those from `StatusChanged` on
+are addressed to managers of the same node: `PodTable` hands them over at once, and they never reach the
+shell.
 """
 
 from typing import Any, Final
@@ -18,11 +19,11 @@ from services.kwok.stages.operation import Operation
 from services.telemetry.metrics import Counts, Histogram
 
 NODE_KEY: Final = WorkerKey("", 0)
-"""Of timers that are about no single pod."""
+"""The key of timers that concern no single pod."""
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What a node wants done."""
+    """Base of the effects that a node requests."""
 
 
 class Log(Effect, frozen=True):
@@ -54,7 +55,7 @@ class SetTimer(Effect, frozen=True):
 
 
 class Save(Effect, frozen=True):
-    """Make what is known of a pod durable, then call `saved(key, seq)`; seq 0: without an answer."""
+    """Make a pod's record durable, then call `saved(key, seq)`; with seq 0 without a call."""
 
     key: WorkerKey
     seq: int
@@ -62,7 +63,7 @@ class Save(Effect, frozen=True):
 
 
 class WriteStatuses(Effect, frozen=True):
-    """There are statuses to write."""
+    """Write the pending statuses."""
 
 
 class CallUnbind(Effect, frozen=True):
@@ -118,8 +119,11 @@ class ReadClaims(Effect, frozen=True):
 
 
 class ReadReferences(Effect, frozen=True):
-    """Read live what a pod refers to, and report with `references.references_read`. `container`: whose variables name
-    it; "": the pod's volumes do. `all`: with what was read just before."""
+    """Read live the objects to which a pod refers, and report with `references.references_read`.
+
+    `container`: the container whose variables refer to them; "": the pod's volumes do. `all`: the answers
+    include those that were read just before.
+    """
 
     key: WorkerKey
     pod: KubeletPod
@@ -136,14 +140,19 @@ class ReadVolumes(Effect, frozen=True):
 
 
 class ReadAttached(Effect, frozen=True):
-    """Read live what is attached to the own Node and report with `volumes.node_read` and `volumes.looked`."""
+    """Read live which volumes are attached to the own Node.
+
+    The report goes to `volumes.node_read` and `volumes.looked`.
+    """
 
     key: WorkerKey
 
 
 class CallDriver(Effect, frozen=True):
-    """Have a driver prepare or unprepare claims, over the connection of that number, and report with
-    `claims.answered`. `service`: as the driver offers it, for example v1.DRAPlugin."""
+    """Call a driver to prepare or unprepare claims, over the connection of that number.
+
+    Report with `claims.answered`. `service`: as the driver offers it, for example v1.DRAPlugin.
+    """
 
     key: WorkerKey
     instance: int
@@ -154,13 +163,13 @@ class CallDriver(Effect, frozen=True):
 
 
 class WipeSlices(Effect, frozen=True):
-    """Delete the slices that drivers of these names have published for the node."""
+    """Delete the slices that the drivers of these names have published for the node."""
 
     drivers: tuple[str, ...]
 
 
 class ReportNode(Effect, frozen=True):
-    """Write the Node's status, in which these are other now (fields of `NodeReport`); None: as before."""
+    """Write the Node's status with these changed fields of `NodeReport`; None: unchanged."""
 
     pressures: tuple[str, ...] | None = None
     reasons: tuple[str, ...] | None = None
@@ -169,7 +178,7 @@ class ReportNode(Effect, frozen=True):
 
 
 class PowerOff(Effect, frozen=True):
-    """The shutdown is over: the machine may be switched off."""
+    """Switch the machine off, because the shutdown is over."""
 
 
 class RecordNodeEvent(Effect, frozen=True):
@@ -181,7 +190,7 @@ class RecordNodeEvent(Effect, frozen=True):
 
 
 class PlayStage(Effect, frozen=True):
-    """Perform what a stage wants of a pod, in order, and report with `staging.played`."""
+    """Perform a stage's operations on a pod, in order, and report with `staging.played`."""
 
     key: WorkerKey
     pod: KubeletPod
@@ -191,7 +200,7 @@ class PlayStage(Effect, frozen=True):
 
 
 class StartSpan(Effect, frozen=True):
-    """A pod sync begins: continue the trace of its cause."""
+    """Begin the span of a pod sync, in the trace of its cause."""
 
     key: WorkerKey
     pod: KubeletPod
@@ -199,7 +208,10 @@ class StartSpan(Effect, frozen=True):
 
 
 class SpanStage(Effect, frozen=True):
-    """The pod's start came to this point; only the first time counts. `reason`: why it was rejected."""
+    """Mark a stage that the pod's start has reached; only the first time counts.
+
+    `reason`: why the pod was rejected.
+    """
 
     key: WorkerKey
     stage: str
@@ -207,73 +219,81 @@ class SpanStage(Effect, frozen=True):
 
 
 class EndSpan(Effect, frozen=True):
-    """The API server knows that the pod runs or failed, or the pod is not ours any more."""
+    """End the sync's span: the API server knows that the pod runs or failed, or the pod has left the node."""
 
     key: WorkerKey
     error: str
 
 
 class StatusChanged(Effect, frozen=True):
-    """The pod waits for time to pass: its status is worth writing."""
+    """Write the pod's status: the pod waits for time to pass, so its present status matters."""
 
 
 class PodStarted(Effect, frozen=True):
-    """The first container of the pod was started."""
+    """Notice that the first container of the pod was started."""
 
     container: str
 
 
 class PodStopped(Effect, frozen=True):
-    """The last container of the pod has stopped; `container` is the one that `PodStarted` named."""
+    """Notice that the last container of the pod has stopped; `container` is the one that `PodStarted` named."""
 
     container: str
 
 
 class PodEnded(Effect, frozen=True):
-    """Nothing of the pod runs or is held any more."""
+    """Notice that nothing of the pod runs or is held any more."""
 
 
 class StartFailed(Effect, frozen=True):
-    """The start has failed so often, for this reason, that the pod may be unbound if that is configured."""
+    """Notice that the start has failed too often for this reason.
+
+    The pod may then be unbound, if that is configured.
+    """
 
     reason: str
     message: str
 
 
 class PodRejected(Effect, frozen=True):
-    """The pod was admitted, and what it needs cannot be had here: reject it after all."""
+    """Reject an admitted pod after all, because the node cannot provide what it needs."""
 
     reason: str
     message: str
 
 
 class ResizeAttempted(Effect, frozen=True):
-    """Carrying a resize out took so long. When it succeeded, other resizes may fit now."""
+    """Notice that a resize attempt ended, and its duration. After a success other resizes may fit."""
 
     took_s: float
     succeeded: bool = True
 
 
 class PrepareDevices(Effect, frozen=True):
-    """A container is about to start: have plugins prepare its devices, then call `devices_prepared`."""
+    """Ask plugins to prepare the devices of a container that is about to start, then call `devices_prepared`."""
 
     container: str
 
 
 class ResolveReferences(Effect, frozen=True):
-    """A container is about to start, or "": the pod's volumes are about to be mounted: read what they name, then call
-    `references_read`."""
+    """Read the objects to which a container or the pod's volumes refer, then call `references_read`.
+
+    The container is about to start. If its name is "", the pod's volumes are about to be mounted.
+    """
 
     container: str
     wanted: tuple[Reference, ...]
 
 
 class AttachVolumes(Effect, frozen=True):
-    """Call `volumes_attached` once the controller has attached the pod's volumes, or `volumes_failed`."""
+    """Wait until the controller has attached the pod's volumes.
+
+    Then call `volumes_attached`, or `volumes_failed`.
+    """
 
 
 class AttachGivenUp(Effect, frozen=True):
-    """The pod no longer waits for its volumes to be attached, for this time."""
+    """Stop waiting for the attachment of the pod's volumes, for this time."""
 
 
 class PrepareClaims(Effect, frozen=True):
@@ -281,19 +301,23 @@ class PrepareClaims(Effect, frozen=True):
 
 
 class CallDrivers(Effect, frozen=True):
-    """The record of the claims is durable: prepare them, then call `claims_prepared`; `is_broken`: the first call of a
-    driver fails."""
+    """Prepare the pod's claims, whose record is durable now, then call `claims_prepared`.
+
+    `is_broken`: the first call of a driver fails.
+    """
 
     is_broken: bool
 
 
 class UnprepareClaims(Effect, frozen=True):
-    """Nothing of the pod runs: unprepare its claims, then call `claims_unprepared`."""
+    """Unprepare the pod's claims, because nothing of the pod runs, then call `claims_unprepared`."""
 
 
 class Outbox:
-    """The effects of a node that are not performed yet, in order, its counters, and the pod syncs that are traced.
-    Invariant: the stages and the end of a sync follow its start."""
+    """The pending effects of a node in order, its counters, and the traced pod syncs.
+
+    Invariant: the stages and the end of a sync follow its start.
+    """
 
     def __init__(self) -> None:
         self.effects: list[Effect | CallPlugin | DevicesChanged] = []
@@ -305,7 +329,7 @@ class Outbox:
     def log(
         self, ev: str, pod: KubeletPod | None, key: WorkerKey, data: dict[str, Any], name: Key | None = None
     ) -> None:
-        """Write a line of the event log; `name` where there is no pod to take it from."""
+        """Write a line of the event log; `name`: used when there is no pod to take it from."""
         self.effects.append(Log(ev, pod, key, data, name))
 
     def event(self, pod: KubeletPod, reason: str, message: str, event_type: str) -> None:
@@ -313,31 +337,31 @@ class Outbox:
         self.effects.append(RecordEvent(pod, reason, message, event_type))
 
     def start_span(self, key: WorkerKey, pod: KubeletPod, traceparent: str) -> None:
-        """A pod sync begins."""
+        """Begin the span of a pod sync."""
         self._spans[key] = ""
         self.effects.append(StartSpan(key, pod, traceparent))
 
     def span_stage(self, key: WorkerKey, stage: str, reason: str = "") -> None:
-        """The pod's way came to this point."""
+        """Mark a stage that the pod's start has reached."""
         if key in self._spans:
             self.effects.append(SpanStage(key, stage, reason))
 
     def fail_span(self, key: WorkerKey, error: str) -> None:
-        """The sync will end with this error, once the API server knows."""
+        """Set the error with which the sync's span will end, once the API server knows."""
         if key in self._spans:
             self._spans[key] = error
 
     def has_span(self, key: WorkerKey) -> bool:
-        """Whether a sync of the pod is going on."""
+        """Whether a sync of the pod is under way."""
         return key in self._spans
 
     def end_span(self, key: WorkerKey, error: str) -> None:
-        """The sync is over; what `fail_span` said before goes first."""
+        """End the sync's span; an error set by `fail_span` takes precedence."""
         if key in self._spans:
             self.effects.append(EndSpan(key, self._spans.pop(key) or error))
 
     def observe(self, name: str, value: float, *labels: str, bounds: tuple[float, ...] = ()) -> None:
-        """Count a value of a distribution, in buckets where it has `bounds`."""
+        """Count a value of a distribution, in buckets if the distribution has `bounds`."""
         held = self.distributions.setdefault(name, {})
         found = held.get(labels)
         if found is None:

@@ -1,8 +1,8 @@
-"""What a host of nodes counts and shows, under upstream's names: the one table, and what it is read from. Pure.
+"""The metrics of a host of nodes, under upstream's names: one table, and the values it reads. Pure.
 
-A node's machine counts by name and label values (`Outbox.counts`); all nodes of a process are shown together.
-Source: kubelet 10; kep-1287-in-place-resize 12; kep-5836 11; kubelet-unbinding 8; dra-core 7; upstream
-`pkg/kubelet/metrics`.
+A node's machine counts by name and label values (`Outbox.counts`); all nodes of a process are shown
+together. Source: kubelet 10; kep-1287-in-place-resize 12; kep-5836 11; kubelet-unbinding 8; dra-core 7;
+upstream `pkg/kubelet/metrics`.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ _WAITING_RESIZES = "Resizes that wait for capacity, or that this node can never 
 
 @dataclass(frozen=True)
 class HostState:
-    """What is read when a process is scraped: the machines of its nodes, and what their shells count."""
+    """The state that is read when a process is scraped: its nodes' machines, and the counters of their shells."""
 
     kubelets: Sequence[Kubelet]
     now: float
@@ -99,7 +99,8 @@ def _summed(
 
 
 def _running(kubelet: Kubelet) -> int:
-    return kubelet.table.running + (kubelet.stages.running if kubelet.stages is not None else 0)
+    stages = kubelet.staged_pods.manager
+    return kubelet.table.running + (stages.running if stages is not None else 0)
 
 
 def _containers(host: HostState) -> Mapping[str, int]:

@@ -1,9 +1,9 @@
-"""What the pods of one node refer to, as it was last read. Pure.
+"""The objects to which one node's pods refer, as they were last read. Pure.
 
-Each is read when it is needed: a volume's when it is set up, a variable's at each start of its container. What was read
-a moment ago for another pod is not read again. While the API server is not reached, what was read last goes on to be
-so, as upstream's watches keep what they saw; what was never read cannot be had. Source: decision 0092; upstream
-`pkg/kubelet/util/manager/watch_based_manager.go`.
+Each object is read when it is needed: a volume's when it is set up, a variable's at each start of its
+container. An object that was read a moment ago for another pod is not read again. While the API server
+cannot be reached, the last content stays valid, as upstream's watches keep theirs; an object that was never
+read is unavailable. Source: decision 0092; upstream `pkg/kubelet/util/manager/watch_based_manager.go`.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,16 @@ from kubelet.view import KubeletContainer, WorkerKey
 from services.api.meta import Document
 
 FRESH_S = 1.0
-"""So long what was read is taken for what there is."""
+"""Seconds for which a read object counts as current."""
 _KEPT = (CONFIG_MAPS, SECRETS)
 _Place = tuple[str, Reference]
 
 
 class ReferenceManager:
-    """Invariant: an object is known only while a pod is here that asked for it."""
+    """The known objects of one node's pods.
+
+    Invariant: an object is known only while a pod is here that asked for it.
+    """
 
     def __init__(self, table: PodTable, out: Outbox) -> None:
         self._table, self._out = table, out
@@ -47,12 +50,12 @@ class ReferenceManager:
         return now < read_s + FRESH_S
 
     def objects(self, namespace: str, container: KubeletContainer) -> dict[tuple[str, str], Document]:
-        """Return the objects that the variables of a container come from, as its last start read them."""
+        """Return the objects of a container's variables, as its last start read them."""
         known = {each: self._known.get((namespace, each), (NOTHING, 0.0))[0] for each in of_container(container)}
         return {(each.resource, each.name): {"data": read.values} for each, read in known.items() if read.values}
 
     def references_read(self, done: ReadReferences, found: Mapping[Reference, Content | str], now: float) -> None:
-        """Take what was read, or why it could not be, and hand it to the pod with what was known before."""
+        """Take the objects, or why they could not be read, and pass them to the pod with the ones known before."""
         if (pod := self._table.pods.get(done.key)) is None:
             return
         namespace, answers = done.pod.metadata.namespace, dict[Reference, Content]()

@@ -11,8 +11,10 @@ from services.api.unbind import UnbindSwitches
 
 
 class PolicyForm(msgspec.Struct, frozen=True):
-    """How a design of KEP-5836 shows the node's policy on pods: the condition's type and reason, and whether the Node
-    says it in annotations."""
+    """The form in which a design of KEP-5836 shows the node's policy on pods.
+
+    It has the condition's type and reason, and whether the Node's policy is in annotations.
+    """
 
     type: str
     reason: str
@@ -28,7 +30,7 @@ _BY_NODES = ("subresource", "binding_delete")
 
 @dataclass(frozen=True)
 class KubeletSwitches:
-    """Of one process; what follows from several switches is a property."""
+    """The switches of one process; properties derive values from several switches."""
 
     release: str = switch("emulate.version")
 
@@ -78,17 +80,17 @@ class KubeletSwitches:
 
     @property
     def unbind_api(self) -> str:
-        """How this kubelet may have pods unbound: none when it would have to call and must not."""
+        """The API by which this kubelet may unbind pods; `none` if it would have to call it and must not."""
         return "none" if self.unbind_form in _BY_NODES and self.unbind_callers == "controller" else self.unbind_form
 
     @property
     def unbind_reasons(self) -> tuple[str, ...]:
-        """Reasons for which pods are unbound; none named: all."""
+        """Reasons for which pods are unbound; empty: all."""
         return _patterns(self.reasons)
 
     @property
     def defer_reasons(self) -> tuple[str, ...]:
-        """Reasons for which admission is tried again; none named: all."""
+        """Reasons for which admission is tried again; empty: all."""
         return _patterns(self.deferred)
 
     @property
@@ -98,22 +100,22 @@ class KubeletSwitches:
 
     @property
     def policy_form(self) -> PolicyForm | None:
-        """How kubelets show on pods what the Node says of preemption for resizes; None where they do not."""
+        """The form in which kubelets show the Node's policy on resize preemption on pods; None: they do not."""
         return POLICY_FORMS.get(self.resize_generation) if self.has_resize_preemption else None
 
     @property
     def evicts_for_resizes(self) -> bool:
-        """Whether the kubelet evicts for a critical pod's resize: not where only the scheduler does (KEP-5836)."""
+        """Whether the kubelet evicts for a critical pod's resize; false where only the scheduler does (KEP-5836)."""
         return not (self.has_resize_preemption and self.resize_generation in ("G3", "G4"))
 
     @property
     def keeps_reservations(self) -> bool:
-        """Whether the capacity of a resize that the scheduler has accepted is kept for it."""
+        """Whether capacity is kept for a resize that the scheduler has accepted."""
         return self.has_resize_preemption and self.resize_reserved_by == "kubelet"
 
 
 def declarable_gates(switches: KubeletSwitches) -> dict[str, bool]:
-    """Return the gates that features depend on, as a node has them."""
+    """Return the feature gates on which declared features depend, with a node's values."""
     return default_gates(switches.release) | {
         RESTART_ALL: switches.restarts_all_containers,
         POD_LEVEL_RESIZE: switches.resizes_pod_level,
@@ -128,8 +130,10 @@ def _patterns(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PolicySwitches:
-    """Policies of all nodes at once, so that arms of one scenario can differ in them (kubelet 11); "" where each node's
-    definition says its own. The fields are the definition's."""
+    """Policies of all nodes at once, so that arms of one scenario can differ in them (kubelet 11).
+
+    "" leaves each node's own definition in force. The fields are the definition's.
+    """
 
     topology_policy: str = switch("topology.policy")
     topology_scope: str = switch("topology.scope")
@@ -139,7 +143,7 @@ class PolicySwitches:
 
 @dataclass(frozen=True)
 class OptionSwitches:
-    """Options of those policies, likewise."""
+    """Options of those policies; "" leaves each node's own definition in force."""
 
     topology_options: str = switch("topology.options")
     cpu_options: str = switch("cpu.options")
@@ -147,7 +151,7 @@ class OptionSwitches:
 
 @dataclass(frozen=True)
 class CpuOptionGates:
-    """Which options of the CPU manager may be used, by how mature they are."""
+    """Gates of the CPU manager's options, by their maturity."""
 
     alpha: bool = switch("CPUManagerPolicyAlphaOptions")
     beta: bool = switch("CPUManagerPolicyBetaOptions")

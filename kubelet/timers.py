@@ -6,13 +6,16 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 CALL_DEADLINE_S = 10.0
-"""How long a call of the API server may take."""
+"""Maximal seconds of a call of the API server."""
 EARLY_S = 1e-6
-"""A timer this close is due: below it, float rounding could make a loop wait for ever for nothing."""
+"""Seconds within which a timer counts as due.
+
+Without this tolerance, float rounding could make a loop wait for ever for nothing.
+"""
 
 
 class Timers(Generic[T]):
-    """What is due when. Setting never cancels: the callee looks whether it is still meant."""
+    """Timers by time. Setting a timer never cancels another: the callee checks whether it is still valid."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, T]] = []
@@ -22,13 +25,13 @@ class Timers(Generic[T]):
         return len(self._heap)
 
     def set(self, at_s: float, what: T) -> bool:
-        """Remember `what` for `at_s`; return whether it is now the earliest."""
+        """Set a timer for `what` at `at_s`; return whether it is now the earliest."""
         self._count += 1
         heapq.heappush(self._heap, (at_s, self._count, what))
         return self._heap[0][1] == self._count
 
     def due(self, now: float) -> list[T]:
-        """Return and forget everything due at `now`, earliest first."""
+        """Remove and return all timers due at `now`, earliest first."""
         found: list[T] = []
         while self._heap and self._heap[0][0] <= now + EARLY_S:
             found.append(heapq.heappop(self._heap)[2])
@@ -36,5 +39,5 @@ class Timers(Generic[T]):
 
     @property
     def next_at_s(self) -> float | None:
-        """When the earliest is due."""
+        """The time of the earliest timer; None without timers."""
         return self._heap[0][0] if self._heap else None

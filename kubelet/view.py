@@ -1,4 +1,4 @@
-"""The pod as a kubelet reads it: the shared view and the few fields only a node looks at. Pure."""
+"""The pod as a kubelet reads it: the shared view and the few fields that only a node uses. Pure."""
 
 from typing import NamedTuple
 
@@ -9,13 +9,13 @@ from services.api.meta import View
 
 
 class ReadinessGate(View, frozen=True):
-    """A condition another client sets, without which the pod is not Ready (KEP-580)."""
+    """A condition set by another client, without which the pod is not Ready (KEP-580)."""
 
     condition_type: str = ""
 
 
 class PodOS(View, frozen=True):
-    """The operating system the pod was made for."""
+    """The operating system for which the pod was made."""
 
     name: str = ""
 
@@ -27,7 +27,7 @@ class ExecAction(View, frozen=True):
 
 
 class HTTPGetAction(View, frozen=True):
-    """A request; `port` is a number or the name of one of the container's ports."""
+    """An HTTP request; `port` is a number or the name of one of the container's ports."""
 
     path: str = "/"
     port: int | str = 0
@@ -36,7 +36,7 @@ class HTTPGetAction(View, frozen=True):
 
 
 class TCPSocketAction(View, frozen=True):
-    """A connection that is opened and closed."""
+    """A TCP connection that is opened and closed."""
 
     port: int | str = 0
     host: str = ""
@@ -50,7 +50,7 @@ class GRPCAction(View, frozen=True):
 
 
 class Probe(View, frozen=True):
-    """How and how often a container is asked how it is; times in seconds. Defaults are the API server's."""
+    """A probe of a container, with its periods and thresholds; times in seconds. Defaults are the API server's."""
 
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None
@@ -65,13 +65,13 @@ class Probe(View, frozen=True):
 
 
 class SleepAction(View, frozen=True):
-    """Waiting, as a hook (KEP-3960)."""
+    """A wait, as a hook (KEP-3960)."""
 
     seconds: int = 0
 
 
 class LifecycleHandler(View, frozen=True):
-    """What is done at a point of a container's life. No socket is opened for it: a hook of that kind fails."""
+    """The action of one hook. No socket is opened for it: a hook of that kind fails."""
 
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None
@@ -94,19 +94,19 @@ class ExitCodes(View, frozen=True):
 
 
 class RestartRule(ContainerRestartRule, frozen=True):
-    """A container that ends with such a code is restarted, whatever its policy says (KEP-5307)."""
+    """A rule by which a container with such an exit code is restarted, whatever its policy (KEP-5307)."""
 
     exit_codes: ExitCodes = ExitCodes()
 
 
 class AppArmorProfile(View, frozen=True):
-    """What a container is confined by; `type` Unconfined: nothing."""
+    """The AppArmor profile that confines a container; `type` Unconfined: none."""
 
     type: str = ""
 
 
 class SecurityContext(View, frozen=True):
-    """What a node looks at of a container's."""
+    """The fields of a container's security context that a node uses."""
 
     app_armor_profile: AppArmorProfile | None = None
 
@@ -120,7 +120,7 @@ class KeySelector(View, frozen=True):
 
 
 class ResourceFieldSelector(View, frozen=True):
-    """A resource of a container; "": of the one that names it."""
+    """A resource of a container; `container_name` "": of the container that has the variable."""
 
     container_name: str = ""
     resource: str = ""
@@ -134,7 +134,7 @@ class ObjectFieldSelector(View, frozen=True):
 
 
 class EnvVarSource(View, frozen=True):
-    """Where the value of a variable is."""
+    """The source of a variable's value."""
 
     field_ref: ObjectFieldSelector | None = None
     config_map_key_ref: KeySelector | None = None
@@ -143,7 +143,7 @@ class EnvVarSource(View, frozen=True):
 
 
 class EnvVar(View, frozen=True):
-    """A variable; where its value is elsewhere, `value` is ""."""
+    """A variable; if its value comes from a source, `value` is ""."""
 
     name: str = ""
     value: str = ""
@@ -151,14 +151,14 @@ class EnvVar(View, frozen=True):
 
 
 class ObjectSource(View, frozen=True):
-    """A ConfigMap or Secret, of which each key is a variable."""
+    """A ConfigMap or Secret whose keys are all variables."""
 
     name: str = ""
     optional: bool = False
 
 
 class EnvFromSource(View, frozen=True):
-    """Variables that come from an object as a whole."""
+    """Variables from a whole object."""
 
     prefix: str = ""
     config_map_ref: ObjectSource | None = None
@@ -166,7 +166,7 @@ class EnvFromSource(View, frozen=True):
 
 
 class VolumeUse(VolumeMount, frozen=True):
-    """A volume that a container mounts, or has as a device."""
+    """A volume that a container mounts, or uses as a device."""
 
     name: str = ""
 
@@ -178,7 +178,7 @@ class KeyToPath(View, frozen=True):
 
 
 class ObjectVolume(View, frozen=True):
-    """A ConfigMap or Secret as files: of all keys, or of `items`. A secret volume says `secretName`."""
+    """A ConfigMap or Secret as files: of all keys, or of `items`. A secret volume has `secretName`."""
 
     name: str = ""
     secret_name: str = ""
@@ -220,7 +220,7 @@ class ProjectedVolume(View, frozen=True):
 
 
 class KubeletVolume(Volume, frozen=True):
-    """A volume and what only a node looks at."""
+    """A volume, with the fields that only a node uses."""
 
     config_map: ObjectVolume | None = None
     secret: ObjectVolume | None = None
@@ -229,7 +229,7 @@ class KubeletVolume(Volume, frozen=True):
 
 
 class KubeletContainer(Container, frozen=True):
-    """A container and what only a node looks at."""
+    """A container, with the fields that only a node uses."""
 
     env: tuple[EnvVar, ...] = ()
     env_from: tuple[EnvFromSource, ...] = ()
@@ -250,13 +250,13 @@ class KubeletContainer(Container, frozen=True):
 
 
 class Sysctl(View, frozen=True):
-    """A kernel setting that a pod wants."""
+    """A kernel setting that a pod requests."""
 
     name: str = ""
 
 
 class PodSecurityContext(View, frozen=True):
-    """What a node looks at of it."""
+    """The fields of a pod's security context that a node uses."""
 
     sysctls: tuple[Sysctl, ...] = ()
     app_armor_profile: AppArmorProfile | None = None
@@ -264,7 +264,7 @@ class PodSecurityContext(View, frozen=True):
 
 
 class KubeletPodSpec(PodSpec, frozen=True):
-    """The shared spec and what only a node looks at."""
+    """The shared spec, with the fields that only a node uses."""
 
     containers: tuple[KubeletContainer, ...] = ()
     init_containers: tuple[KubeletContainer, ...] = ()
@@ -301,17 +301,17 @@ def worker_key(pod: Pod) -> WorkerKey:
 
 
 def is_static(pod: Pod) -> bool:
-    """Whether it is a static pod, or the mirror of one."""
+    """Whether the pod is a static pod, or the mirror of one."""
     annotations = pod.metadata.annotations
     return MIRROR_ANNOTATION in annotations or annotations.get(STATIC_ANNOTATION, "api") != "api"
 
 
 def is_critical(pod: Pod) -> bool:
-    """Whether lower pods may be evicted for it (upstream `IsCriticalPod`)."""
+    """Whether pods of lower priority may be evicted for the pod (upstream `IsCriticalPod`)."""
     return is_static(pod) or pod.spec.priority >= CRITICAL_PRIORITY
 
 
 def is_daemon(pod: Pod) -> bool:
-    """Whether a DaemonSet owns it."""
+    """Whether a DaemonSet owns the pod."""
     owner = pod.metadata.controller
     return owner is not None and owner.kind == "DaemonSet"

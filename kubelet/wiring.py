@@ -1,4 +1,4 @@
-"""The picture of a kubelet host: nodes, one timer heap, one journal, and what the process shows."""
+"""The composition of a kubelet host: nodes, one timer heap, one journal, and the pages of the process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ ROUTES: Final = (
     resource_metrics.DISCOVERY,
 )
 PAGES: Final = "/metrics/{page*}"
-"""Pages of Metrics that are objects: they come and go."""
+"""The path pattern of Metrics that are objects: they come and go."""
 
 
 class KubeletProcess:
@@ -64,7 +64,7 @@ class KubeletProcess:
 
     @property
     def agents(self) -> list[Agent]:
-        """The nodes, each as it was last booted."""
+        """The present nodes, each as it was last booted."""
         return cast("list[Agent]", self.host.agents)
 
     async def run(self) -> None:
@@ -138,17 +138,19 @@ class KubeletProcess:
         return METRICS.of(state)
 
     def rates(self) -> dict[str, float]:
-        """Return what of `metrics` is asked for each second."""
+        """Return the `metrics` that are needed each second."""
         ready = sum(agent.is_ready for agent in self.agents)
         return {"keplab_kubelet_nodes": len(self.agents), "keplab_kubelet_nodes_ready": ready}
 
     def certificates(self) -> list[dict[str, str]]:
-        """Return which certificate the endpoint uses at present."""
+        """Return the certificate that the endpoint uses at present."""
         return [self._tls.loaded()] if self._tls is not None else []
 
     def http_routes(self) -> list[tuple[str, Handler]]:
-        """Return what the process serves besides its health: container logs, who has which devices, and drivers; before
-        these the pages of KWOK's Metrics."""
+        """Return the routes of the process besides its health: container logs, devices of pods, and drivers.
+
+        The pages of KWOK's Metrics come first.
+        """
         logs = ContainerLogs(self._run_of, self.host.clock, self._log_file_of).answer
         answers = (logs, self._pod_resources, self._dra_drivers, self._explain, self._resource_metrics, self._discovery)
         pages = self._metric_pages.routes() if self._metric_pages is not None else ()
@@ -171,7 +173,10 @@ class KubeletProcess:
         return path if path is not None and any(each.has_container(key, container) for each in self.agents) else None
 
     def explain(self, key: Key) -> Document | None:
-        """Return what the claims of a pod wait for on its node, None for a pod that is not here or does not wait."""
+        """Return what the claims of a pod wait for on its node.
+
+        None for a pod that is not here or does not wait.
+        """
         now = self.host.clock.now()
         for agent in self.agents:
             for machine in agent.kubelet.table.pods.values():
@@ -245,7 +250,7 @@ def is_api_server(peer: dict[str, Any] | None) -> bool:
 
 
 def endpoint_tls(config: KubeletConfig) -> "ServingTls":
-    """Return what the endpoint serves with. Raises: StartError naming what is missing or cannot be read."""
+    """Return the TLS settings of the endpoint. Raises: StartError naming what is missing or cannot be read."""
     needed = {
         "--tls-private-key-file": config.tls_private_key_file,
         "--client-ca-file": config.client_ca_file,
@@ -260,7 +265,7 @@ def endpoint_tls(config: KubeletConfig) -> "ServingTls":
 
 
 def build(config: KubeletConfig, seams: Seams) -> "KubeletProcess | KubeletInSlot":
-    """Return a host of the nodes the configuration names. Raises: StartError."""
+    """Return a host of the configured nodes. Raises: StartError."""
     config.check_slots()
     if config.slots:
         config.in_slot(config.slots)  # what is wrong with the nodes is said before there is a slot
@@ -280,7 +285,7 @@ def _build(config: KubeletConfig, seams: Seams) -> KubeletProcess:
 
 
 class KubeletInSlot:
-    """A kubelet host that has to claim a slot first, and hosts nodes for as long as it has it."""
+    """A kubelet host that has to claim a slot first, and hosts nodes for as long as it holds the slot."""
 
     def __init__(self, config: KubeletConfig, seams: Seams) -> None:
         self._config, self._seams = config, seams
@@ -289,8 +294,10 @@ class KubeletInSlot:
         """Empty: none yet."""
 
     async def run(self) -> None:
-        """Host the nodes of a slot until cancelled; then the slot is free at once. Raises: StartError, also when the
-        slot is another's."""
+        """Host the nodes of a slot until cancelled; then the slot is free at once.
+
+        Raises: StartError, also when another host has taken the slot.
+        """
         seams = self._seams
         holding = await Slots(seams, self._config.slots, self._config.name, Terms()).claim()
         keeping = asyncio.create_task(holding.hold(until_taken=True))
@@ -323,12 +330,12 @@ class KubeletInSlot:
 
     @property
     def agents(self) -> list[Agent]:
-        """The nodes; none before there is a slot."""
+        """The nodes; empty before the slot is claimed."""
         return self._process.agents if self._process is not None else []
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a slot, and every node of it is registered and knows its pods."""
+        """Whether the slot is claimed, and every node of it is registered and knows its pods."""
         return self._process is not None and self._process.is_ready
 
     def metrics(self) -> Samples:
@@ -336,19 +343,19 @@ class KubeletInSlot:
         return self._process.metrics() if self._process is not None else Samples()
 
     def rates(self) -> dict[str, float]:
-        """Return what of `metrics` is asked for each second."""
+        """Return the `metrics` that are needed each second."""
         return self._process.rates() if self._process is not None else {}
 
     def certificates(self) -> list[dict[str, str]]:
-        """Return which certificate the endpoint uses at present."""
+        """Return the certificate that the endpoint uses at present."""
         return self._process.certificates() if self._process is not None else []
 
     def configz(self) -> dict[str, str]:
-        """Return which slot this is."""
+        """Return the name of the slot."""
         return {"slot": self.slot}
 
     def http_routes(self) -> list[tuple[str, Handler]]:
-        """Return what the process serves besides its health, once there are nodes."""
+        """Return the routes of the process besides its health, once there are nodes."""
         pages = [rule.spec.path for rule in self._config.read_kwok()["Metric"].all]
         if self._config.read_kwok() or any(kind != STAGE for kind in self._config.kwok_kinds()):
             pages.append(PAGES)

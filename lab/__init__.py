@@ -1,1 +1,4 @@
-"""The laboratory: what experiments are made with, on top of the components. It imports them; they do not import it."""
+"""The laboratory: the tools that experiments are made with, on top of the components.
+
+It imports the components; they do not import it.
+"""

@@ -1,1 +1,1 @@
-"""The scheduler: it chooses a node for every pod, serially, and makes the choices true, concurrently."""
+"""The scheduler: it chooses a node for every pod, serially, and binds the pods concurrently."""

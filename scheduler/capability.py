@@ -1,4 +1,4 @@
-"""The lease that says: this scheduler can take an unbound pod back (kubelet-unbinding 4.6)."""
+"""The lease by which this scheduler announces that it can take an unbound pod back (kubelet-unbinding 4.6)."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from services.api.times import format_micro_time
 
 RESOURCE: Final = "leases.coordination.k8s.io"
 NAMESPACE: Final = "kube-system"
-"""Where the lease is, called as the pods' `spec.schedulerName`."""
+"""The namespace of the lease, which has the name of the pods' `spec.schedulerName`."""
 ANNOTATION: Final = "emulation/unbind"
 VERSION: Final = "v1"
 DURATION_S: Final = 15
@@ -31,7 +31,7 @@ def new_lease(scheduler_name: str, holder: str, wall_s: float) -> Document:
 
 
 def renewal(holder: str, wall_s: float) -> Document:
-    """Return the merge patch that renews, and takes over after a predecessor."""
+    """Return the merge patch that renews the lease, and takes it over after a predecessor."""
     return {
         "metadata": {"annotations": {ANNOTATION: VERSION}},
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": DURATION_S, "renewTime": format_micro_time(wall_s)},

@@ -1,4 +1,4 @@
-"""What is configured, besides the switches."""
+"""The scheduler's configuration, besides the switches."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from services.runtime.election import LeaderElectionConfig
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerConfig(LeaderElectionConfig):
-    """Places pods that name this scheduler on nodes, and takes unbound pods back."""
+    """The configuration of a scheduler, which places pods that name it on nodes and takes unbound pods back."""
 
     config: str = setting("", "KubeSchedulerConfiguration file: profiles, plugins and their arguments, extenders")
     plugin: tuple[str, ...] = setting((), "plugin that --config may name, module:ATTRIBUTE; may be repeated")

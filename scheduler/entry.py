@@ -1,4 +1,4 @@
-"""How a plugin is registered: its name, its arguments, and how it is made.
+"""The registration of a plugin: its name, its arguments, and its constructor.
 
 A module in `scheduler/plugins/` ends with `PLUGIN = PluginEntry(…)`; a package of its own offers one by the
 entry point group `keplab.scheduler.plugins`.
@@ -26,14 +26,14 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
 class WaitingForPermit(Protocol):
-    """Pods that wait at Permit; calls about one that does not wait have no effect."""
+    """The pods that wait at Permit; calls about another pod have no effect."""
 
     def allow(self, uid: str, plugin: str) -> None: ...  # noqa: D102
     def reject(self, uid: str, plugin: str, message: str) -> bool: ...  # noqa: D102
 
 
 class NoWaitingPods:
-    """No pod waits: of a scheduler that binds nothing."""
+    """No waiting pods: for a scheduler that binds nothing."""
 
     def allow(self, uid: str, plugin: str) -> None:
         """Do nothing."""
@@ -59,12 +59,12 @@ class CustomResults:
 
 @dataclass(frozen=True)
 class Handle:
-    """What a plugin may know of its scheduler; upstream's `framework.Handle`. `profile`: the schedulerName.
+    """The parts of the scheduler that a plugin may use; upstream's `framework.Handle`.
 
-    `world`: kinds other than pods and nodes. `wall`: seconds since 1970. `groups`: which pods belong together;
-    `waiting`: who waits at Permit. `events`: how Events are sent.
-    `record`: results of the plugin's own, `record.add(pod, annotation key, text)` as upstream's simulator has
-    `AddCustomResult`.
+    `profile`: the schedulerName. `world`: kinds other than pods and nodes. `wall`: seconds since 1970.
+    `groups`: the members of pod groups; `waiting`: the pods that wait at Permit. `events`: the sender of
+    Events. `record`: results of the plugin's own, `record.add(pod, annotation key, text)` as upstream's
+    simulator has `AddCustomResult`.
     """
 
     switches: Switches
@@ -90,10 +90,13 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 @dataclass(frozen=True)
 class PluginEntry:
-    """`make` gets arguments of the class `args`; `default_args` makes them when the configuration gives none.
-    Without `default_args` they are what the class itself defaults to, whatever the switches.
+    """A registered plugin. `make` gets arguments of the class `args`.
 
-    `hooks`: it is no plugin of its own but makes hooks around the plugin of that name (`scheduler/framework/hooks.py`).
+    `default_args` makes the arguments when the configuration gives none. Without `default_args` they are the
+    class's own defaults, whatever the switches.
+
+    `hooks`: it is not a plugin of its own but makes hooks around the plugin of that name
+    (`scheduler/framework/hooks.py`).
     """
 
     name: str
@@ -103,5 +106,5 @@ class PluginEntry:
     hooks: str = ""
 
     def defaults(self, switches: Switches) -> Args:
-        """Return the arguments of a plugin that is given none."""
+        """Return the arguments of a plugin without configured arguments."""
         return self.args() if self.default_args is None else self.default_args(switches)

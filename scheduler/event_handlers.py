@@ -1,9 +1,8 @@
-"""What each change seen by watch does to cache, queue and exclusions.
+"""The handlers of watch changes: they update cache, queue and exclusions.
 
-Level-triggered where it matters: what a pod's change means is decided by comparing the pod with what the
-cache believes, not with the event before, so that compacted, repeated or relisted changes come out right.
-What has to be written is returned as effects.
-Source: scheduler-queue-and-cycles 2.4; kubelet-unbinding 7.1.
+Level-triggered where it matters: the meaning of a pod's change is decided by comparing the pod with the
+cache, not with the event before, so that compacted, repeated or relisted changes come out right. Writes
+that are needed are returned as effects. Source: scheduler-queue-and-cycles 2.4; kubelet-unbinding 7.1.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,18 +38,18 @@ from services.api.seams import Random
 
 BACKOFF_JITTER: Final = 0.1
 UNBIND_BACKOFF_MAX_S: Final = 60.0
-"""Longest extra back-off of a pod that was unbound again and again (kubelet-unbinding 7.2)."""
+"""Longest extra back-off of a pod that was unbound again and again, in seconds (kubelet-unbinding 7.2)."""
 UNPREPARED: Final = "FailedPrepareDynamicResources"
 CORRUPTED: Final = (
     "Pod updated on a different node than previously added to: pod {pod}, was on {old!r}, is on {new!r}; "
     "scheduler cache is corrupted and can badly affect scheduling decisions"
 )
-"""What upstream logs before exit status 1 (kubelet-unbinding 3.1)."""
+"""The message that upstream logs before exit status 1 (kubelet-unbinding 3.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unbound:
-    """The pod was unbound from a node; an Event is recorded, and the next attempt waits `delay_s`."""
+    """The effect of an unbind: an Event is recorded, and the pod's next attempt waits `delay_s`."""
 
     pod: PodInfo
     node_name: str
@@ -61,21 +60,21 @@ class Unbound:
 
 @dataclass(frozen=True, slots=True)
 class ClearNomination:
-    """The pod is nominated to a node that no longer exists (K4)."""
+    """The effect that clears a nomination to a node that no longer exists (K4)."""
 
     pod: PodInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Unbinding is off and upstream's cache would end the process here."""
+    """The effect that ends the process as upstream's cache would, while unbinding is off."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeEnded:
-    """The pod does not wait for capacity to grow any more."""
+    """The effect when a pod no longer waits for capacity to grow."""
 
     pod: PodInfo
 
@@ -85,11 +84,11 @@ Effect = Unbound | ClearNomination | Crash | ResizeEnded
 
 @dataclass
 class EventHandlers:
-    """Only pods that name one of the profiles are queued; all bound pods are counted.
+    """Handles changes: only pods of the profiles are queued; all bound pods are counted.
 
-    `unbinding`: the feature gate PodUnbinding; off is upstream's behaviour, faithful to its crash. `groups` follow
-    every pod; None when there are none. `resizes` follow pods that wait on their nodes to grow. `accounting`:
-    what pods on nodes count for, None for the usual.
+    `unbinding`: the feature gate PodUnbinding; off is upstream's behaviour, faithful to its crash. `groups`
+    follow every pod; None without groups. `resizes` follow pods that wait on their nodes to grow. `accounting`:
+    how pods on nodes are counted, None for the usual way.
     """
 
     cache: Cache
@@ -105,16 +104,16 @@ class EventHandlers:
 
     @property
     def is_behind(self) -> bool:
-        """Whether queue or cache has not followed yet a change that the other has (kep-5836 13.4)."""
+        """Whether queue or cache has yet to follow a change that the other has (kep-5836 13.4)."""
         return bool(self._late)
 
     def catch_up(self) -> list[Effect]:
-        """Have queue and cache agree."""
+        """Apply the pending changes, so that queue and cache agree."""
         late, self._late = self._late, []
         return [effect for half in late for effect in half()]
 
     def on_pod(self, old: Pod | None, new: Pod | None, now: float, traceparent: str = "") -> list[Effect]:
-        """Take in an added, changed or deleted pod."""
+        """Take an added, changed or deleted pod."""
         if self._late:
             return [*self.catch_up(), *self.on_pod(old, new, now, traceparent)]
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
@@ -289,7 +288,7 @@ class EventHandlers:
         return info.spec.scheduler_name in self.profiles
 
     def on_node(self, old: Node | None, new: Node | None, now: float) -> list[Effect]:
-        """Take in an added, changed or deleted node."""
+        """Take an added, changed or deleted node."""
         if self._late:
             return [*self.catch_up(), *self.on_node(old, new, now)]
         if new is None:
@@ -319,11 +318,11 @@ class EventHandlers:
         return []
 
     def devices_changed(self, node: str, now: float) -> None:
-        """Take a change of what a node offers, which may have devices now that it could not prepare (7.3)."""
+        """Take a change of a node's devices: it may have devices now that it could not prepare (7.3)."""
         self._wake_excluded(self.exclusions.end(node, UNPREPARED), now)
 
     def expire_exclusions(self, now: float) -> None:
-        """Wake pods whose exclusion ended: there is no API event for it."""
+        """Wake pods whose exclusion ended: there is no API event for that."""
         self._wake_excluded(self.exclusions.expire(now), now)
 
     def _wake_excluded(self, uids: Iterable[str], now: float) -> None:
@@ -334,13 +333,13 @@ class EventHandlers:
 
 
 class HeldChanges:
-    """Keeps changes while a cycle waits: what it decides must hold for the nodes that it looked at (decision 0011)."""
+    """Keeps changes while a cycle waits: its decision must hold for the nodes that it looked at (decision 0011)."""
 
     def __init__(self) -> None:
         self._held: list[tuple[Callable[[Any], None], Any]] | None = None
 
     def handle(self, handler: Callable[[Any], None], change: Any) -> None:
-        """Hand the change to the handler, now or on `release`."""
+        """Pass the change to the handler, now or on `release`."""
         if self._held is None:
             handler(change)
         else:
@@ -352,7 +351,7 @@ class HeldChanges:
             self._held = []
 
     def release(self) -> None:
-        """Pass on what was kept; afterwards changes are handled at once again."""
+        """Pass on the kept changes; afterwards changes are handled at once again."""
         while self._held:
             handler, change = self._held.pop(0)
             handler(change)

@@ -1,7 +1,8 @@
-"""Which of several replicas works: the one that holds the lease; the others keep their caches warm and wait.
+"""Leader election among replicas: the lease holder works; the others keep their caches warm and wait.
 
-A standby follows every change and writes nothing: its queue and cache are those of a leader that has not begun
-(upstream's `delayCacheUntilActive: false`). What it saw and did not act on is looked at again when it leads.
+A standby follows every change and writes nothing: its queue and cache are those of a leader that has not
+begun (upstream's `delayCacheUntilActive: false`). Changes that it saw and did not act on are looked at
+again when it leads.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from services.telemetry.metrics import Samples
 
 @dataclass
 class Leadership:
-    """The place of one replica among the others. Without an elector it is the only one and always leads."""
+    """The role of one replica. Without an elector it is the only one and always leads."""
 
     elector: Elector | None
     client: Client
@@ -57,7 +58,7 @@ class MissingNodes:
     _suspected: frozenset[str] = frozenset()
 
     def look(self, nominated: Iterable[str], known: Container[str]) -> list[str]:
-        """Return the nodes that are missing, in the order given."""
+        """Return the missing nodes, in the order given."""
         absent = [node for node in nominated if node not in known]
         missing = [node for node in absent if node in self._suspected]
         self._suspected = frozenset(absent)

@@ -1,6 +1,6 @@
 """The scheduler's tasks: follow changes, schedule one pod after the other, bind many at once, renew the lease.
 
-Everything here is wait, step, act; what is decided is decided in the modules this one calls.
+Everything here is wait, step, act; decisions are made in the modules this one calls.
 """
 
 import asyncio
@@ -62,25 +62,33 @@ from services.runtime.config import StartError
 from services.telemetry.metrics import Samples
 
 CYCLES_IN_A_ROW: Final = 16
-"""Cycles before other tasks get a turn."""
+"""Number of cycles before other tasks get a turn."""
 JOIN_MAX_S: Final = 1.0
-"""How long a start waits for both informers to stand at one version (K3); a quiet kind gets there by
-bookmarks alone, and a pod on a node not seen yet does no harm."""
+"""Seconds that a start waits at most for both informers to reach one version (K3).
+
+A quiet kind gets there by bookmarks alone, and a pod on a node not seen yet does no harm.
+"""
 EXIT_UPSTREAM: Final = 1
 NOMINATIONS_PERIOD_S: Final = 4.0
-"""Twice this is less than the 10 s that a nomination to a missing node may last (K4)."""
+"""Seconds between two checks of nominations.
+
+Twice this is less than the 10 s that a nomination to a missing node may last (K4).
+"""
 GAP_S: Final = 0.001
-"""How long queue and cache disagree where one is to follow first; an idle scheduler makes an attempt meanwhile."""
+"""Seconds for which queue and cache disagree if one is to follow first.
+
+An idle scheduler makes an attempt meanwhile.
+"""
 LEAST_PRIORITY: Final = -(2**31)
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class SchedulerCore(Core):
-    """All pure machines: what the loops share, and what only one of them needs.
+    """All pure machines: those that the loops share, and those that only one of them needs.
 
-    `handlers` follow the watch. `group_cycle`: None while pods are scheduled one by one.
-    `resizes`: follows deferred resizes; None while the scheduler leaves them to their nodes.
+    `handlers` follow the watch. `group_cycle`: None while pods are scheduled one by one. `resizes`: follows
+    deferred resizes; None while the scheduler leaves them to their nodes.
     """
 
     handlers: EventHandlers
@@ -220,15 +228,15 @@ class Scheduler:
         return found if self._resizes is None else self._resizes.beside(found)
 
     def configz(self) -> dict[str, Any]:
-        """Return the configuration in force, under upstream's name."""
+        """Return the effective configuration, under upstream's name."""
         return {"kubescheduler.config.k8s.io": self._configured.document(self._core.profiles.lineups())}
 
     def rates(self) -> dict[str, float]:
-        """Return how many pods wait in which pool, for those who ask each second."""
+        """Return the number of waiting pods by pool, for readers that ask each second."""
         return {f'scheduler_pending_pods{{queue="{pool.value}"}}': n for pool, n in self._core.queue.pools.items()}
 
     def http_routes(self) -> list[tuple[str, Any]]:
-        """Serve what `keplab explain` asks."""
+        """Return the routes of `keplab explain`."""
         return self.explainer.routes()
 
     async def run(self) -> None:

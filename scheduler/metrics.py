@@ -23,7 +23,7 @@ UNBINDS: Final = "scheduler_pod_unbinds_total"
 WASTED: Final = "unbind_wasted_preemptions_total"
 BINDING_FAILURES: Final = "keplab_scheduler_binding_failures_total"
 CLUSTER: Final = "cluster"
-"""What the node of a whole group's eviction is called."""
+"""The label value of the node in the eviction of a whole group."""
 PLUGINS: Final = "scheduler_plugin_execution_duration_seconds"
 POINTS: Final = "scheduler_framework_extension_point_duration_seconds"
 HINTS: Final = "scheduler_queueing_hint_execution_duration_seconds"
@@ -43,9 +43,10 @@ def _unschedulable(queue: SchedulingQueue) -> dict[tuple[str, str], int]:
 
 
 class SchedulerMetrics:
-    """What this scheduler did since it started. `profile` is the first profile's name; `now`: monotonic seconds.
+    """The counts of this scheduler since it started.
 
-    It is the watch of runners and queue: what takes how long is known from one attempt, hint or event in ten.
+    `profile` is the first profile's name; `now`: monotonic seconds. It is the watch of runners and queue:
+    durations are measured in one attempt, hint or event in ten.
     """
 
     def __init__(self, profile: str, now: Callable[[], float] | None = None) -> None:
@@ -67,31 +68,33 @@ class SchedulerMetrics:
         """Preemptors by uid: the node that victims left, and how many."""
 
     def attempted(self, result: str, algorithm_s: float, profile: str = "", trace_id: str = "") -> None:
-        """Note one scheduling attempt of a profile's pod ("": the first's): scheduled, unschedulable or error.
-        `trace_id`: of the attempt's span, "" where that is not sampled."""
+        """Count one scheduling attempt of a profile's pod ("": the first's): scheduled, unschedulable or error.
+
+        `trace_id`: of the attempt's span, "" if it is not sampled.
+        """
         profile = profile or self._profile
         self.counts.add(ATTEMPTS, profile, result)
         self.algorithm_seconds.observe(algorithm_s, 1, trace_id)
         self.attempt_seconds[profile, result].observe(algorithm_s, 1, trace_id)
 
     def plugin(self, plugin: str, point: str, status: str, took_s: float) -> None:
-        """Note how long a plugin took at a point."""
+        """Observe how long a plugin took at a point."""
         self.timed[PLUGINS][point, plugin, status].observe(took_s)
 
     def point(self, point: str, status: str, profile: str, took_s: float) -> None:
-        """Note how long all plugins together took at a point."""
+        """Observe how long all plugins together took at a point."""
         self.timed[POINTS][point, profile, status].observe(took_s)
 
     def hint(self, plugin: str, event: str, hint: str, took_s: float) -> None:
-        """Note how long a plugin's hint took, and what it said."""
+        """Observe how long a plugin's hint took, and its answer."""
         self.timed[HINTS][event, hint, plugin].observe(took_s)
 
     def event(self, event: str, took_s: float) -> None:
-        """Note how long it took to find out whom an event may help."""
+        """Observe how long it took to find the pods that an event may help."""
         self.timed[EVENTS][event,].observe(took_s)
 
     def bound(self, uid: str, node: str, attempts: int, waited_s: float, now: float, trace_id: str = "") -> None:
-        """Note a pod that got its node, `waited_s` after its first attempt began."""
+        """Count a pod that got its node, `waited_s` after its first attempt began."""
         self.sli_seconds[min(attempts, 16)].observe(waited_s, 1, trace_id)
         self.pod_attempts.observe(attempts)
         unbound = self._unbound_at.pop(uid, None)
@@ -108,7 +111,7 @@ class SchedulerMetrics:
             del self._evicted_for[next(iter(self._evicted_for))]
 
     def unbound(self, uid: str, node: str, reason: str, now: float) -> None:
-        """Note a pod that was unbound from a node."""
+        """Count a pod that was unbound from a node."""
         self.counts.add(UNBINDS, reason)
         emptied, victims = self._evicted_for.pop(uid, ("", 0))
         if emptied in (node, CLUSTER):
@@ -124,7 +127,7 @@ class SchedulerMetrics:
 
 
 class Reading(NamedTuple):
-    """What the metrics are read from."""
+    """The objects from which the metrics are read."""
 
     own: SchedulerMetrics
     queue: SchedulingQueue

@@ -1,4 +1,4 @@
-"""What the scheduler records: Events for people, and lines of the event log for the auditor."""
+"""The scheduler's recorder: Events for people, and lines of the event log for the auditor."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ class SchedulerRecorder:
     recorder: Recorder
     events: EventLog
     _pools: dict[str, str] = field(default_factory=dict, init=False)
-    """By uid: where a pod of the queue is, as far as moves are recorded."""
+    """The pool of each queued pod, by uid, as far as moves are recorded."""
 
     def event(
         self,
@@ -34,7 +34,7 @@ class SchedulerRecorder:
         related: PodInfo | None = None,
         traceparent: str = "",
     ) -> None:
-        """Send an Event about the pod, some time soon; `related`: the pod for whose sake it happened."""
+        """Send an Event about the pod, some time soon; `related`: the pod that caused it."""
         self.recorder.event(
             kind="Pod",
             api_version="v1",
@@ -68,20 +68,22 @@ class SchedulerRecorder:
         )
 
     def report(self, call: StatusPatch, size: int) -> None:
-        """Write to the event log that a report of PreEnqueue is sent: to a pod or its group, in so many bytes."""
+        """Write to the event log that a report of PreEnqueue is sent to a pod or its group; `size`: its bytes."""
         kind = resources()[call.resource].kind
         self.events.write(
             "sched.reported", obj=(kind, call.key.namespace, call.key.name, call.uid), data={"bytes": size}
         )
 
     def gate(self, ev: str, info: PodInfo, data: dict[str, Any]) -> None:
-        """Write to the event log what PreEnqueue said of the pod."""
+        """Write PreEnqueue's answer about the pod to the event log."""
         obj = ("Pod", info.key.namespace, info.key.name, info.uid)
         self.events.write(ev, obj=obj, rv_seen=info.metadata.rv, data=data)
 
     def move(self, queued: QueuedPod, pool: Pool, by: str = "", hint: str = "") -> None:
-        """Write to the event log that the pod has entered a pool of the queue; empty: that it left the queue. `by`,
-        `hint`: as the queue's `on_move`."""
+        """Write to the event log that the pod has entered a pool of the queue, or left the queue (empty pool).
+
+        `by`, `hint`: as in the queue's `on_move`.
+        """
         info = queued.info
         before = self._pools.pop(info.uid, "")
         if pool is not Pool.NONE:

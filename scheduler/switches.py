@@ -1,4 +1,4 @@
-"""The switches that the scheduler reads, as typed views: one for each group of modules that ask the same."""
+"""The switches that the scheduler reads, as typed views: one for each group of modules that need the same ones."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,12 +10,12 @@ PERCENTAGE: Final = "scheduler.percentage_of_nodes_to_score"
 BACKOFF_INITIAL: Final = "scheduler.backoff_initial_s"
 BACKOFF_MAX: Final = "scheduler.backoff_max_s"
 REPORT_DELAY: Final = "preenqueue_report.delay_s"
-"""What a configuration file says as well: a switch counts where it is set."""
+"""A switch that a configuration file can also set; the switch counts if it is set."""
 
 
 @dataclass(frozen=True)
 class SchedulerSwitches:
-    """Of the loops and of wiring."""
+    """The switches of the loops and of wiring."""
 
     has_unbinding: bool = switch("PodUnbinding")
     unbinds_max: int = switch("unbind.max_attempts")
@@ -43,7 +43,7 @@ class SchedulerSwitches:
 
 @dataclass(frozen=True)
 class PreemptionSwitches:
-    """Of everything that seeks victims: for pods, for groups, for deferred resizes."""
+    """The switches of every search for victims: for pods, for groups, for deferred resizes."""
 
     is_async: bool = switch("SchedulerAsyncPreemption")
     pdb_empty_selector: str = switch("preemption.pdb_empty_selector")
@@ -56,7 +56,7 @@ class PreemptionSwitches:
 
 @dataclass(frozen=True)
 class EvictionSwitches:
-    """Of the evictions and of what follows them."""
+    """The switches of evictions and of their effects."""
 
     activates: str = switch("preemption.async_activate")
     reverts_nomination: bool = switch("preemption.revert_nomination")
@@ -67,7 +67,10 @@ class EvictionSwitches:
 
 @dataclass(frozen=True)
 class ReservationSwitches:
-    """Of who is written into `reservedFor` of claims, and what that protects (KEP-5194, KEP-5729)."""
+    """The switches of `reservedFor` of claims: the consumer to write, and its protection.
+
+    Source: KEP-5194, KEP-5729.
+    """
 
     mode: str = switch("reserved_for.mode")
     fence: str = switch("scheduler.reserve_fence")
@@ -78,7 +81,7 @@ class ReservationSwitches:
 
 @dataclass(frozen=True)
 class DraSwitches:
-    """Of the DynamicResources plugin."""
+    """The switches of the DynamicResources plugin."""
 
     sharing: str = switch("dra.inflight_sharing")
     filter_timeout_s: float = switch("dra.filter_timeout_s")
@@ -90,7 +93,7 @@ class DraSwitches:
 
 @dataclass(frozen=True)
 class GangSwitches:
-    """Of pod groups (KEP-4671, KEP-5710)."""
+    """The switches of pod groups (KEP-4671, KEP-5710)."""
 
     is_on: bool = switch("GenericWorkload")
     generation: str = switch("gang.generation")
@@ -107,13 +110,13 @@ class GangSwitches:
 
     @property
     def checks_priority(self) -> bool:
-        """Whether members must have their group's priority; up to 1.36 they were taken as they are."""
+        """Whether members must have their group's priority; up to 1.36 this was not checked."""
         return self.generation not in ("W0", "W1")
 
 
 @dataclass(frozen=True)
 class AsyncCallSwitches:
-    """Of the API calls beside the scheduling loop (KEP-5229). `qps` 0: without a limit."""
+    """The switches of the API calls beside the scheduling loop (KEP-5229). `qps` 0: without a limit."""
 
     is_on: bool = switch("SchedulerAsyncAPICalls")
     qps: float = switch("async_api.qps")
@@ -124,7 +127,7 @@ class AsyncCallSwitches:
 
 @dataclass(frozen=True)
 class ResizeSwitches:
-    """Of the preemption for deferred resizes."""
+    """The switches of the preemption for deferred resizes."""
 
     accounting: str = switch("resize.accounting")
     reserved_space: str = switch("resize.reserved_space")
@@ -144,7 +147,7 @@ class ResizeSwitches:
 
 @dataclass(frozen=True)
 class PluginSwitches:
-    """Of plugins, most of which ask one thing."""
+    """The switches of plugins, most of which need one."""
 
     scores_capacity: bool = switch("StorageCapacityScoring")
     compares_tolerations: bool = switch("TaintTolerationComparisonOperators")
@@ -158,7 +161,7 @@ class PluginSwitches:
 
 @dataclass(frozen=True)
 class WorldSwitches:
-    """Of the kinds that are followed, and of the plugins that run by default."""
+    """The switches of the kinds that are followed, and of the plugins that run by default."""
 
     has_taint_rules: bool = switch("DRADeviceTaintRules")
     numa_scheduler: str = switch("numa_scheduler")
@@ -167,14 +170,14 @@ class WorldSwitches:
 
 @dataclass(frozen=True)
 class BinderSwitches:
-    """Of the binding cycle."""
+    """The switches of the binding cycle."""
 
     says_expectations: bool = switch("NominatedNodeNameForExpectation")
 
 
 @dataclass(frozen=True)
 class ConfigurationSwitches:
-    """Of what a configuration file may say as well; the file counts unless a switch is set."""
+    """The switches that a configuration file can also set; the file counts unless a switch is set."""
 
     percentage: int = switch(PERCENTAGE)
     backoff_initial_s: float = switch(BACKOFF_INITIAL)
@@ -184,7 +187,7 @@ class ConfigurationSwitches:
 
 @dataclass(frozen=True)
 class ReportSwitches:
-    """Of reports of rejections at PreEnqueue. `qps` 0: reports share the limit of all other calls."""
+    """The switches of reports of PreEnqueue rejections. `qps` 0: reports share the limit of all other calls."""
 
     is_on: bool = switch("SchedulerPreEnqueuePodStatus")
     model: str = switch("preenqueue_report.model")

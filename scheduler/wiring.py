@@ -1,4 +1,4 @@
-"""The scheduler, put together: which machine is handed to which."""
+"""The composition of the scheduler: its machines, and how they are connected."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -59,7 +59,10 @@ V = TypeVar("V", bound=View)
 
 LEASE = "kube-scheduler"
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-"""A finished pod holds nothing: to the scheduler it is gone (upstream's informer selects the same)."""
+"""The field selector of live pods, as upstream's informer selects them.
+
+A finished pod holds nothing: to the scheduler it is gone.
+"""
 
 
 def build(
@@ -175,9 +178,9 @@ def core_of(
     made: Sequence[MadeProfile] = (),
     now: Callable[[], float] | None = None,
 ) -> SchedulerCore:
-    """Return the pure machines around what a handle offers; benchmarks and tests drive them without an API server.
+    """Return the pure machines around a handle; benchmarks and tests drive them without an API server.
 
-    Without profiles that were made there is one, the default profile, called `handle.profile`. `now`: monotonic
+    Without made profiles there is one, the default profile, with the name `handle.profile`. `now`: monotonic
     seconds, to time plugins, hints and events by; None: nothing is timed.
     """
     switches = handle.switches

@@ -1,4 +1,5 @@
-"""What an API server has besides its kernel, a folder each: `register` says which are on, `points` what each gives.
+"""Extensions of an API server, one folder each. `register` says which are on, `points` what each provides.
 
-The kernel (storage, registry, servers) knows none of them; it has the places of `points` to be filled.
+The kernel (storage, registry, servers) knows none of them. It only has the places of `points`, which extensions
+fill.
 """

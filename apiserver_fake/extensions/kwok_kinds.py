@@ -1,4 +1,5 @@
-"""KWOK's kinds as this server has them: definitions it keeps, objects it checks, and what they say pods use. Pure.
+"""KWOK's kinds in this server: the definitions it keeps, validation of their objects, and pod usage from
+them. Pure.
 
 Source: kubernetes-sigs/kwok pkg/kwok/server/metrics_resource_usage.go; decision 0078.
 """
@@ -21,11 +22,11 @@ from services.kwok.usage import Usages
 
 USAGES = ("ResourceUsage", "ClusterResourceUsage")
 CONTENT = "keplab.dev/definition"
-"""The annotation by which a definition that this server made is known to be that of another release."""
+"""Annotation that marks a definition made by this server; its value shows whether another release made it."""
 
 
 class KwokKinds:
-    """The kinds of which there may be objects, and the ResourceUsages of files. `runs_commands`: forwards may."""
+    """The served KWOK kinds, and the ResourceUsages of files. `runs_commands`: port forwards may run commands."""
 
     def __init__(
         self, kinds: Sequence[str], configuration: Configuration, seed: int = 0, *, runs_commands: bool = False
@@ -41,7 +42,9 @@ class KwokKinds:
         return tuple(resource_of(kind).name for kind in self.kinds)
 
     def writes(self, store: Store) -> Iterator[Request]:
-        """Yield what makes the definitions be there as this release has them; those that others made stay."""
+        """Yield the writes that create or update the definitions to this release's; definitions made by others stay
+        unchanged.
+        """
         for kind in self.kinds:
             wanted = _marked(definition(kind))
             name, mark = wanted["metadata"]["name"], wanted["metadata"]["annotations"][CONTENT]
@@ -57,14 +60,14 @@ class KwokKinds:
                 yield Request(verb="update", resource=DEFINITIONS, name=name, body=msgspec.json.encode(new))
 
     def check(self, document: Document) -> list[Cause]:
-        """Return what is wrong with an object that its schema cannot say."""
+        """Return the errors in an object that its schema cannot express."""
         problem = problem_of(document, runs_commands=self._runs_commands)
         if problem is None:
             return []
         return [Cause(problem.path, "FieldValueInvalid", f"Invalid value: {problem.message}")]
 
     def usages(self, store: Store) -> Usages:
-        """Return what files and the objects that there are now say."""
+        """Return the resource usage that files and the currently stored objects state."""
         records = [
             record
             for kind in self.kinds

@@ -1,7 +1,7 @@
-"""The extensions of an API server, a function each: the one place where one is on or off.
+"""The extensions of an API server, one function each: the one place where an extension is on or off.
 
-Each function fills places of the kernel (`points`). What it imports is imported when the server first needs it: a
-simulation without custom resources, webhooks, policies and metrics loads none of them.
+Each function fills places of the kernel (`points`). Its imports happen when the server first needs the
+extension: a simulation without custom resources, webhooks, policies and metrics loads none of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apiserver_fake.registry.managers import FieldManagers
 from apiserver_fake.registry.policy import KINDS as POLICY_KINDS
 from apiserver_fake.registry.strategy import Strategy
 from apiserver_fake.registry.versions import Versions
-from apiserver_fake.registry.write import new_uid
+from apiserver_fake.registry.writes.new_objects import new_uid
 from apiserver_fake.storage.store import Store
 from services.api.identity import Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from apiserver_fake.extensions.kwok_kinds import KwokKinds
 
 Address = Callable[[str, str, int], tuple[str, int]]
-"""`(namespace, service, port)` to where a Service is reached. Raises: ApiError."""
+"""Resolver: returns the host and port of a Service for `(namespace, service, port)`. Raises: ApiError."""
 API_SERVICES: Final = "apiservices.apiregistration.k8s.io"
 FLOW_KINDS: Final = (
     "flowschemas.flowcontrol.apiserver.k8s.io",
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
 )
 OTHER_VERSIONS: Final = ("events", "horizontalpodautoscalers.autoscaling")
-"""Built-in kinds of which clients know a second version."""
+"""Built-in kinds that are also served in a second version."""
 ALL: Final = frozenset(
     (
         "accounts",
@@ -64,7 +64,7 @@ ALL: Final = frozenset(
 def extensions_of(
     config: ApiServerConfig, seams: Seams, access: Access, address: Address, names: Collection[str] = ALL
 ) -> Extensions:
-    """Return the extensions of these names, as the configuration has them. Raises: StartError."""
+    """Return the extensions of these names, as configured. Raises: StartError."""
     _refuse_left_out(config, names)
     found = Extensions(kinds=kinds_of(names))
     if "managedfields" in names:
@@ -104,7 +104,7 @@ def _refuse_left_out(config: ApiServerConfig, names: Collection[str]) -> None:
 
 
 def kinds_of(names: Collection[str] = ALL) -> KindExtensions:
-    """Return what the extensions of these names say of built-in kinds; kinds of the others are absent."""
+    """Return what the named extensions add to built-in kinds; the kinds of all other extensions are absent."""
     strategies: dict[str, Callable[[], Strategy]] = {}
     absent: set[str] = set()
     if "admission" in names:

@@ -1,1 +1,1 @@
-"""The mesh's own server: multiplexed calls and watches over gRPC."""
+"""The mesh's gRPC server: multiplexed calls and watches."""

@@ -1,8 +1,8 @@
-"""Watch frames and answers as bytes of `protos/mesh/v1`, put together from parts that are encoded once.
+"""Watch frames and answers as bytes of `protos/mesh/v1`, assembled from parts that are encoded once.
 
-A change goes to every watcher that it concerns, often in one frame after the other; building a message
-object for each of them and copying it into its batch cost more than committing the change. Protobuf
-repeats a field by writing it again, so an event's bytes fit into any batch, and batches into any frame.
+A change goes to every watcher that selects it, often in successive frames. Building a message object for each
+of them and copying it into its batch cost more than committing the change. Protobuf repeats a field by writing
+it again, so an event's bytes fit into any batch, and batches into any frame.
 """
 
 from collections.abc import Iterable
@@ -32,13 +32,13 @@ def varint(number: int) -> bytes:
 
 
 def event_bytes(event: WatchEvent) -> bytes:
-    """Return a `WatchEvent` message as a batch holds it, length in front."""
+    """Return a `WatchEvent` message in the form in which a batch holds it, prefixed with its length."""
     message: bytes = pb.WatchEvent(**msgspec.structs.asdict(event)).SerializeToString()
     return b"".join((b"\x12", varint(len(message)), message))
 
 
 class EventBytes:
-    """The bytes of the last events, because several watchers are sent the same one."""
+    """A cache of the last events' bytes, because several watchers receive the same event."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[WatchEvent, bytes]] = {}
@@ -57,13 +57,13 @@ class EventBytes:
 
 
 def batch_bytes(number: int, events: Iterable[bytes]) -> bytes:
-    """Return a `WatchBatch` of the watch with that number, as a frame holds it."""
+    """Return a `WatchBatch` for the watch with that number, in the form in which a frame holds it."""
     message = b"".join((b"\x08", varint(number), *events))
     return b"".join((b"\x0a", varint(len(message)), message))
 
 
 def response_bytes(number: int, response: Response, body: bytes, *, more: bool = False) -> bytes:
-    """Return a `Response` message with (a part of) its body, as a `ResponseBatch` holds it."""
+    """Return a `Response` message with its body or a part of it, in the form in which a `ResponseBatch` holds it."""
     parts: list[bytes] = [b"\x08", varint(number), b"\x10", varint(response.code)]
     if response.rv:
         parts += (b"\x18", varint(response.rv))

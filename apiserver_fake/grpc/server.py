@@ -1,8 +1,9 @@
-"""The mesh's own server: multiplexed calls and multiplexed watches over gRPC.
+"""The mesh's gRPC server: multiplexed calls and multiplexed watches.
 
-A stream carries one connection's calls (or watches) of any number of identities. What is ready together is
-sent together: an idle stream sends at once, one that has just sent lingers up to 2 ms, because draining what
-happens to be queued does not batch a fast pipeline. Messages map one to one to `services.api.wire`.
+A stream carries one connection's calls (or watches) of any number of identities. Messages that are ready
+together are sent together. An idle stream sends at once. A stream that has just sent lingers up to 2 ms,
+because sending only what is already queued does not batch a fast pipeline. Messages map one to one to
+`services.api.wire`.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from apiserver_fake.extensions.audit.auditor import Trail
 from apiserver_fake.extensions.fairness.gate import REQUEST_S
 from apiserver_fake.extensions.fairness.queue_set import WAITING, QueuedRequest
 from apiserver_fake.grpc.frames import EventBytes, batch_bytes, event_bytes, response_bytes
+from apiserver_fake.grpc.trails import begin_trail
 from apiserver_fake.rates import Count, Rate
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.backlog import Events
@@ -57,13 +59,13 @@ OUTBOX_BYTES_MAX = 16 << 20
 WATCHES_PER_STREAM = 20_000
 STOP_S = 0.5
 FORM = "mesh.v1.WatchEvent"
-"""What pieces of initial events are encoded to here."""
+"""Name of the encoding of pieces of initial events."""
 END_REASON = "mesh-end-reason"
 """The trailer that says why a stream was ended (W14)."""
 STREAMS_MAX, STREAMS_PER_IDENTITY = 4_000, 100
-"""How many streams may be open: of calls and of watches, a client has one of each."""
+"""Limits of open streams, total and per identity, each for calls and for watches; a client has one stream of each."""
 FAILED_LOGINS_PER_S = 20
-"""How many failed authentications of one address are answered with 401 (L-RATE)."""
+"""Failed authentications per second and address that are answered with 401 (L-RATE)."""
 
 _HEARTBEAT: bytes = pb.WatchFrame(heartbeat=True).SerializeToString()
 _CODES = {
@@ -130,7 +132,7 @@ async def _woken(event: asyncio.Event, timeout_s: float | None = None) -> None:
 
 
 class _Pace:
-    """Keeps frames 2 ms apart once they come close together."""
+    """Keeps frames at least 2 ms apart when they follow each other closely."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -153,8 +155,11 @@ class _Pace:
 
 @dataclass(frozen=True)
 class _Caller:
-    """Whose stream it is, and whose certificate its connection has, if any. What is bound to a host is good where that
-    host opened the connection: by its certificate, and without one by the credential of the stream (X-ID5)."""
+    """The identity of a stream, and the certificate of its connection, if any.
+
+    A host-bound token is valid if that host opened the connection: by its certificate, or without one by the
+    credential of the stream (X-ID5).
+    """
 
     identity: Identity
     peer: Peer | None = None
@@ -166,12 +171,20 @@ class _Caller:
         Unauthorized."""
         if not token:
             return self.identity
-        return server.authenticate(token, (self.peer or self).identity.user)
+        return server.callers.authenticate(token, (self.peer or self).identity.user)
 
     def check(self, clock: Clock) -> None:
-        """Return while the certificate is valid. Raises: Unauthorized."""
+        """Check that the certificate is still valid. Raises: Unauthorized."""
         if self.peer is not None:
             self.peer.check(clock.wall())
+
+
+def _begin_trail(server: ApiServer, caller: _Caller, identity: Identity, request: Request) -> Trail | None:
+    """Begin the audit trail of a call; None where none is recorded."""
+    if server.audit is None or not server.is_ready:
+        return None
+    who = caller.ips, caller.user_agent
+    return begin_trail(server.audit, server.callers, server.catalogue, identity, request, *who)
 
 
 class _CallStream:
@@ -223,7 +236,7 @@ class _CallStream:
         try:
             identity, request = self._caller.of(server, message.token), _as(Request, message)
             if server.audit is not None:
-                trail = server.begin_trail(identity, request, self._caller.ips, self._caller.user_agent)
+                trail = _begin_trail(server, self._caller, identity, request)
             if request.as_user:
                 identity, request = _acting(server, identity, request, trail)
             if (fairness := server.fairness) is not None:
@@ -303,14 +316,14 @@ def _answered(trail: Trail | None, response: Response) -> None:
 def _acting(server: ApiServer, identity: Identity, request: Request, trail: Trail | None) -> tuple[Identity, Request]:
     """Return as whom the call is made, and the call itself; the audit log says both users. Raises: Forbidden."""
     try:
-        acting, request = server.acting(identity, request)
+        acting, request = server.callers.acting(identity, request)
     except ApiError:
         if trail is not None:
             trail.decided(allowed=False, reason="")
         raise
     if trail is not None:
         trail.impersonates(acting)
-        trail.decided(*server.decision(acting, request))
+        trail.decided(*server.callers.decision(acting, request))
     return acting, request
 
 
@@ -403,7 +416,7 @@ class _WatchStream:
             identity, request = self._caller.of(self._server, message.token), _as(WatchRequest, message)
             if self._server.audit is not None:
                 self._begin_trail(identity, message)
-            if self._server.needs_turn(identity, request):
+            if self._server.watches.needs_turn(identity, request):
                 self._wait(message, identity, request)
             else:
                 self._begin(message.id, identity, request)
@@ -418,7 +431,7 @@ class _WatchStream:
             label_selector=message.label_selector,
             field_selector=message.field_selector,
         )
-        trail = self._server.begin_trail(identity, asked, self._caller.ips, self._caller.user_agent)
+        trail = _begin_trail(self._server, self._caller, identity, asked)
         if trail is not None:
             self._trails[message.id] = trail
 
@@ -581,7 +594,7 @@ class GrpcServer(ApiServerServicer):
         self._failed_logins = Rate(FAILED_LOGINS_PER_S, FAILED_LOGINS_PER_S)
 
     async def open(self, host: str, port: int) -> int:
-        """Listen and return the port. Raises: StartError when the address cannot be had."""
+        """Listen and return the port. Raises: StartError when the address cannot be bound."""
         if port and not _is_free(host, port):
             raise StartError(f"cannot listen on {host}:{port}: the port is taken", EXIT_CONFIG)
         listener = self._listener = grpc.aio.server(options=SERVER_OPTIONS)
@@ -612,7 +625,7 @@ class GrpcServer(ApiServerServicer):
         )
 
     async def close(self) -> None:
-        """Stop listening and end what is open."""
+        """Stop listening and end all open streams."""
         if self._listener is not None:
             await self._listener.stop(STOP_S)
 
@@ -633,10 +646,10 @@ class GrpcServer(ApiServerServicer):
                     if scheme.lower() != "bearer" or not bearer:
                         raise Unauthorized("Unauthorized")
             if peer is None:
-                return _Caller(self._server.authenticate(bearer), None, ips, agent)
+                return _Caller(self._server.callers.authenticate(bearer), None, ips, agent)
             if bearer:
-                return _Caller(self._server.authenticate(bearer, peer.identity.user), peer, ips, agent)
-            return _Caller(self._server.certified(peer.identity), peer, ips, agent)
+                return _Caller(self._server.callers.authenticate(bearer, peer.identity.user), peer, ips, agent)
+            return _Caller(self._server.callers.certified(peer.identity), peer, ips, agent)
         except Unauthorized as error:
             address = context.peer().rpartition(":")[0]
             if not self._failed_logins.take(address, self._clock.now()):
@@ -669,7 +682,7 @@ class GrpcServer(ApiServerServicer):
             await _abort(context, BadRequest("the frame is no message of mesh.v1"))
         try:
             identity, call = caller.of(self._server, request.token), _as(Request, request)
-            trail = self._server.begin_trail(identity, call, caller.ips, caller.user_agent)
+            trail = _begin_trail(self._server, caller, identity, call)
             if call.as_user:
                 identity, call = _acting(self._server, identity, call, trail)
             response = await self._call(identity, call)
@@ -694,11 +707,11 @@ class GrpcServer(ApiServerServicer):
 
     # The stubs know iterators only; reading and writing through the context is what lets one task serve both.
     async def Mutate(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
-        """Answer many calls at once."""
+        """Answer many calls concurrently."""
         async with self._admit(context) as caller:
             await _CallStream(self._server, caller, context, self._clock).run()
 
     async def Watch(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
-        """Serve many watches at once."""
+        """Serve many watches concurrently."""
         async with self._admit(context) as caller:
             await _WatchStream(self._server, caller, context, self._clock, self._encoded).run()

@@ -1,6 +1,8 @@
-"""How a server treats service accounts, and the issuer of their tokens as the kernel knows it.
+"""The settings of service accounts on a server, and the protocol by which the kernel knows their token
+issuer.
 
-The write path, authentication and REST know tokens by the protocol here alone; a server without a signing key has none.
+The write path, authentication and REST know tokens by this protocol alone; a server without a signing key has
+none.
 """
 
 from __future__ import annotations
@@ -16,19 +18,19 @@ DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 LEGACY_TYPE: Final = "kubernetes.io/service-account-token"
 """Type of a secret that holds a token."""
 ACCOUNT_NAME, ACCOUNT_UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
-"""Annotations of a secret that holds a token: whose it is."""
+"""Annotations of a service account token secret: name and uid of its account."""
 
 Find = Callable[[str, str, str], Document | None]
-"""`(resource, namespace, name)` to the stored object."""
+"""Function that returns the stored object for `(resource, namespace, name)`; None if there is none."""
 
 
 class Rejected(Exception):
-    """A token of this issuer that is not good any more; the text may be shown."""
+    """A token of this issuer is no longer valid; the text may be shown."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What a token is bound to: the kind as claims name it (`pod`), and the object. `node`: where a pod runs."""
+    """The object that a token is bound to, and its kind as claims name it (`pod`). `node`: the node of a bound pod."""
 
     kind: str
     object: Document
@@ -53,7 +55,7 @@ class Tokens(Protocol):
         token_id: str,
         now_s: float,
     ) -> str:
-        """Return a token of that account for these audiences."""
+        """Return a token of the account for these audiences."""
         ...
 
     def legacy(self, account: Document, secret: Document) -> str:
@@ -61,7 +63,7 @@ class Tokens(Protocol):
         ...
 
     def configuration(self) -> Document:
-        """Return what `/.well-known/openid-configuration` says of this issuer."""
+        """Return the document that `/.well-known/openid-configuration` serves for this issuer."""
         ...
 
     def key_set(self) -> Document:
@@ -69,27 +71,31 @@ class Tokens(Protocol):
         ...
 
     def is_own(self, bearer: str) -> bool:
-        """Whether a token says that this server issued it."""
+        """Whether a token names this server as its issuer."""
         ...
 
     def verified(self, bearer: str) -> Document:
-        """Return the claims of a token that this server signed; they may be over. Raises: Rejected."""
+        """Return the claims of a token that this server signed; the token may have expired. Raises: Rejected."""
         ...
 
     def identity(
         self, bearer: str, claims: Document, find: Find, now_s: float, audiences: Sequence[str] = ()
     ) -> tuple[Identity, tuple[str, ...]]:
-        """Return whose token it is and for which of the audiences ("these": those of this API server) it is good.
+        """Return the token's identity, and those of `audiences` for which it is valid (empty: those of this API
+        server).
 
-        Raises: Rejected, also when the account or what the token is bound to is gone.
+        Raises: Rejected, also when the account or the object that the token is bound to is gone.
         """
         ...
 
 
 @dataclass(frozen=True)
 class ServiceAccounts:
-    """How a server treats service accounts: `tokens` None issues none; `is_admitting`: pods run as accounts that there
-    are, and get a volume with a token (upstream's admission plugin ServiceAccount)."""
+    """The service account settings of a server. `tokens`: the issuer; None issues no tokens.
+
+    `is_admitting`: a pod's service account must exist, and the pod gets a volume with a token (upstream's admission
+    plugin ServiceAccount).
+    """
 
     tokens: Tokens | None = None
     is_admitting: bool = False

@@ -1,7 +1,7 @@
-"""What one server serves: kinds that are built in, and kinds that objects define while it runs.
+"""The kinds that one server serves: built-in kinds, and kinds that definitions add while it runs.
 
-A kind is stored in one version and may be served in several; only REST knows the others. The mesh, the store and the
-rules see the stored version alone (walls 2). A catalogue changes between commits and never within one.
+A kind is stored in one version and may be served in several; only REST knows the others. The mesh, the store
+and the rules see the stored version alone (walls 2). A catalogue changes between commits and never within one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """One kind: how it is stored, by which rules, and in which versions it is served (the preferred one first).
+    """One kind: its stored form, its rules, and the versions in which it is served (the preferred one first).
 
     `asks`: whether a webhook converts its objects. Rules and versions are made when they are first needed.
     """
@@ -51,7 +51,7 @@ class Kind:
 class OtherVersion(NamedTuple):
     """A second version of a built-in kind: the conversions between it and the stored one.
 
-    `field_labels`: what field selectors of this version are called in the stored one, where they differ.
+    `field_labels`: names of this version's field selector labels in the stored version, where they differ.
     """
 
     resource: Resource
@@ -62,10 +62,10 @@ class OtherVersion(NamedTuple):
 
 @dataclass(frozen=True)
 class KindExtensions:
-    """What extensions say of kinds that are built in, by wire name; functions are called when a kind is first used.
+    """What extensions add to built-in kinds, by wire name; the functions are called when a kind is first used.
 
-    `strategies`: rules that an extension has. `versions`: versions besides the stored one. `computed`: kinds that are
-    read and never stored. `absent`: kinds of extensions that are left out; they are served nowhere.
+    `strategies`: rules that an extension provides. `versions`: versions besides the stored one. `computed`: kinds
+    that are read and never stored. `absent`: kinds of extensions that are left out; they are served nowhere.
     """
 
     strategies: Mapping[str, Callable[[], Strategy]] = field(default_factory=dict)
@@ -83,7 +83,9 @@ class Catalogue:
     def __init__(
         self, defined: Iterable[Kind] = (), *, hidden: Container[str] = (), extensions: KindExtensions = NO_EXTENSIONS
     ) -> None:
-        """`hidden`: wire names of kinds that clients of REST find nowhere: their feature gate is off."""
+        """Start with built-in and `defined` kinds. `hidden`: wire names of kinds that REST does not serve: their
+        gate is off.
+        """
         self._hidden = hidden
         self._built_in = {
             resource.name: _built_in(resource, extensions)
@@ -97,7 +99,7 @@ class Catalogue:
         self.define(defined)
 
     def define(self, defined: Iterable[Kind]) -> None:
-        """Serve these kinds besides those that are built in, in place of what was defined before."""
+        """Serve these kinds besides the built-in ones, replacing those defined before."""
         self._kinds = dict(sorted({**{kind.resource.name: kind for kind in defined}, **self._built_in}.items()))
         self._made.clear()
         self._made_of = {
@@ -106,25 +108,27 @@ class Catalogue:
 
     @property
     def resources(self) -> Mapping[str, Resource]:
-        """Every kind as it is stored, by wire name, sorted."""
+        """All kinds in their stored form, by wire name, sorted."""
         return self.once("resources", lambda: {name: kind.resource for name, kind in self._kinds.items()})
 
     def find(self, name: str) -> Resource:
-        """Return the kind of that wire name as it is stored. Raises: NotFound."""
+        """Return the stored form of the kind with that wire name. Raises: NotFound."""
         found = self._kinds.get(name)
         if found is None:
             raise no_such_path()
         return found.resource
 
     def kind(self, name: str) -> Kind:
-        """Return all about the kind of that wire name. Raises: NotFound."""
+        """Return the kind with that wire name. Raises: NotFound."""
         found = self._kinds.get(name)
         if found is None:
             raise no_such_path()
         return found
 
     def shape_of(self, api_version: str, kind: str) -> Shape:
-        """Return the type of an object of that kind and version, or of a subresource's body; anything if unknown."""
+        """Return the type of an object of that kind and version, or of a subresource's body; the any type if
+        unknown.
+        """
         return self._shapes.get((api_version, kind)) or shape_of(api_version, kind)
 
     @property
@@ -133,7 +137,7 @@ class Catalogue:
 
     @property
     def served(self) -> Mapping[tuple[str, str], Mapping[str, ServedVersion]]:
-        """Every kind as it is served, what is computed included: by group and version, then by plural."""
+        """All served kinds, computed ones included: by group and version, then by plural."""
         return self.once("served", self._served)
 
     def _served(self) -> dict[tuple[str, str], dict[str, ServedVersion]]:
@@ -150,7 +154,7 @@ class Catalogue:
                 yield from kind.versions
 
     def wrong_type(self, resource: Resource, api_version: str, kind: str) -> ApiError:
-        """Return the refusal of a body of that type where `resource` is wanted."""
+        """Return the refusal of a body of that type where an object of `resource` is expected."""
         group, _, version = api_version.rpartition("/")
         there = self.served.get((group, version), {}).values()
         is_defined = any(each.schema is not None for each in self.kind(resource.name).versions)
@@ -158,13 +162,13 @@ class Catalogue:
         return wrong_type(resource, api_version, kind, is_served=is_served, is_defined=is_defined)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns, made once for as long as the catalogue stays as it is."""
+        """Return the result of `make`, cached until the catalogue changes."""
         if key not in self._made:
             self._made[key] = make()
         return cast("T", self._made[key])
 
     def once_of(self, group: str, version: str, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns, made once for as long as the kinds of that group version stay as they are."""
+        """Return the result of `make`, cached until the kinds of that group version change."""
         served = self.served.get((group, version), {})
         known = self._made_of.get((group, version))
         if known is None:

@@ -1,4 +1,4 @@
-"""How objects of one kind get from one version to another: by a function, or by a webhook that is asked.
+"""Conversion of objects of one kind between versions: by a function, or by a webhook.
 
 Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/converter.go`.
 """
@@ -16,7 +16,7 @@ Question = Callable[[list[Document]], Awaitable[list[Document]]]
 
 @dataclass(frozen=True, eq=False)
 class Conversion:
-    """Whole objects of one kind to the same objects in another version; what it is given stays as it is.
+    """A conversion of whole objects of one kind to another version; its input is not changed.
 
     It has a `rule`, which needs no waiting, or a `question` to a webhook.
     """
@@ -25,7 +25,7 @@ class Conversion:
     question: Question | None = None
 
     async def __call__(self, documents: list[Document]) -> list[Document]:
-        """Return the objects in the other version. Raises: ApiError for what cannot be converted."""
+        """Return the objects in the other version. Raises: ApiError for an object that cannot be converted."""
         if self.rule is not None:
             return self.rule(documents)
         assert self.question is not None, "a conversion has a rule or a question"

@@ -1,4 +1,4 @@
-"""Request bodies to documents, strictly: what the fast decoder lets pass is looked for here (V1, V2)."""
+"""Strict decoding of request bodies: errors that the fast decoder accepts are detected here (V1, V2)."""
 
 import json
 import re
@@ -21,17 +21,17 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 
 
 class NotJson(BadRequest):
-    """400: a body that breaks the grammar of JSON."""
+    """400: a body with a JSON syntax error."""
 
 
 def decode(body: bytes, repeated: list[str] | None = None) -> Any:
     """Return the JSON value.
 
-    `repeated`: gets the paths of keys that an object has twice, whose last value counts then.
+    `repeated`: list that receives the paths of duplicate keys; with it, the last value of a key counts.
 
     Raises: RequestEntityTooLarge above 3 MiB; BadRequest for anything that is not strict JSON: wrong UTF-8, lone
-    surrogates, NaN, duplicate keys, depth above 64 or numbers longer than 64 characters. Integers beyond 64 bits are
-    read as fractions, as Go does.
+    surrogates, NaN, duplicate keys, depth above 64 or numbers longer than 64 characters. Integers beyond 64 bits
+    are read as floats, as Go does.
     """
     if len(body) > BODY_BYTES_MAX:
         raise RequestEntityTooLarge(f"the body has {len(body)} bytes, at most {BODY_BYTES_MAX} are accepted")
@@ -125,11 +125,13 @@ _AT = {
     "Illegal trailing comma before end of object": "looking for beginning of object key string",
 }
 _TRAILING_COMMA = "Illegal trailing comma"
-"""Of which Python 3.13 and later name the comma, where earlier ones and Go name what follows it."""
+"""Error message of Python 3.13 and later, whose position is the comma; earlier versions and Go report what
+follows it.
+"""
 
 
 def syntax_error(body: bytes) -> str:
-    """Return what Go's decoder says is wrong with JSON text, "" where its grammar is kept."""
+    """Return the error of Go's decoder for JSON text; "" if the syntax is valid."""
     try:
         # A character a byte, as Go's scanner reads it.
         json.loads(body.decode("latin-1"))
@@ -173,7 +175,7 @@ def _is_in_list(text: str) -> bool:
 
 
 def json_object(body: bytes, malformed: str, other: str) -> dict[str, Any]:
-    """Return the JSON object, of which the registry will look at what matters. Raises: BadRequest with these texts."""
+    """Return the JSON object; only the registry checks its content. Raises: BadRequest with these texts."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -184,7 +186,7 @@ def json_object(body: bytes, malformed: str, other: str) -> dict[str, Any]:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object as it is written, its keys as often as they stand there."""
+    """A decoded object as its pairs of key and value, duplicate keys included."""
 
 
 def _repeated_keys(body: bytes) -> list[str]:

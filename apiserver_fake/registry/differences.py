@@ -1,4 +1,4 @@
-"""What differs between two versions of an object, field by field. Pure."""
+"""The differences between two versions of an object, field by field. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,15 +8,16 @@ import msgspec
 from services.api.meta import Document
 
 KEYS = ("name", "type", "uid", "key", "ip", "port", "containerPort", "mountPath", "devicePath", "node")
-"""By what members of a list are identified: the first of these that all of them have, each another value."""
+"""Candidate key fields of list members: the first one that all members have, with different values, identifies them."""
 ALWAYS_NEW = (("metadata", "resourceVersion"), ("metadata", "managedFields"))
-"""What every write changes, which therefore says nothing."""
+"""Fields that every write changes, and which are therefore not shown."""
 
 
 class Difference(msgspec.Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
-    """One field: `path` as in `status.conditions[type=Ready].status`; a side without the field has none.
+    """A difference in one field. `path`: as in `status.conditions[type=Ready].status`; a side without the field
+    is None.
 
-    In JSON `from` and `to`. A field that is null is one that is not there, as everywhere in Kubernetes.
+    In JSON `from` and `to`. A null field counts as absent, as everywhere in Kubernetes.
     """
 
     path: str
@@ -25,7 +26,7 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True, rename={"befor
 
 
 def differences(before: Document | None, after: Document | None) -> list[Difference]:
-    """Return what differs, in the order of the fields; None is an object that is not there."""
+    """Return the differences, in the order of the fields; None stands for an absent object."""
     return [
         Difference(_text(path), was, now)
         for path, was, now in _walk((), before or {}, after or {})

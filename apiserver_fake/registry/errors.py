@@ -1,4 +1,4 @@
-"""What is refused about objects of any kind, in Kubernetes' words: unknown kind, wrong scope, missing, conflict."""
+"""Errors of requests for objects of any kind, with Kubernetes' texts: unknown kind, wrong scope, missing, conflict."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ RECREATED_TEXT = "The object might have been deleted and then recreated"
 
 
 def no_such_path() -> NotFound:
-    """Return the answer to what leads nowhere."""
+    """Return the 404 for an unknown path."""
     return NotFound("the server could not find the requested resource")
 
 
 def method_not_allowed() -> MethodNotAllowed:
-    """Return the answer for a verb that a resource does not have."""
+    """Return the 405 for a verb that a resource does not have."""
     return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
 def not_found(resource: Resource, name: str, *, subresource: str = "") -> NotFound:
-    """Return Kubernetes' 404 for an object; `subresource`: one that is named with it."""
+    """Return Kubernetes' 404 for an object; `subresource`: named in the text as well."""
     details = details_of(resource, name)
     if subresource:
         details["kind"] += f"/{subresource}"
@@ -50,13 +50,16 @@ def qualified_kind(document: dict[str, Any]) -> str:
 
 
 SCHEME = "pkg/api/legacyscheme/scheme.go:30"
-"""What upstream's refusals call the register of its kinds."""
+"""Name of upstream's scheme in its refusals."""
 _INTERNAL = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}
 
 
 def wrong_type(resource: Resource, api_version: str, kind: str, *, is_served: bool, is_defined: bool) -> ApiError:
-    """Return the refusal of a body that is of another type than its path's. `is_served`: that type is one of the
-    server's; `is_defined`: the path's kind is one that a definition defines."""
+    """Return the refusal of a body whose type is not that of its path.
+
+    `is_served`: the server serves the body's type. `is_defined`: a CustomResourceDefinition defines the path's
+    kind.
+    """
     version = api_version.rpartition("/")[2]
     if kind == resource.kind and (is_served or is_defined):
         text = f"the API version in the data ({api_version}) does not match the expected API version"
@@ -71,14 +74,18 @@ def wrong_type(resource: Resource, api_version: str, kind: str, *, is_served: bo
 
 
 def conflict(resource: Resource, name: str, why: str) -> Conflict:
-    """Return Kubernetes' 409 for a write that does not fit the object as it is."""
+    """Return Kubernetes' 409 for a write that conflicts with the stored object."""
     return Conflict(
         f'Operation cannot be fulfilled on {resource.name} "{name}": {why}', details=details_of(resource, name)
     )
 
 
 def check_scope(resource: Resource, request: Request) -> None:
-    """Refuse a request with a namespace too few or too many, or without its name. Raises: BadRequest."""
+    """Check that the request has a namespace if and only if the resource is namespaced, and a name where one is
+    needed.
+
+    Raises: BadRequest.
+    """
     if resource.namespaced and not request.namespace and request.verb != "list":
         raise BadRequest(f"{resource.plural} are namespaced: a namespace is required")
     if not resource.namespaced and request.namespace:
@@ -88,7 +95,7 @@ def check_scope(resource: Resource, request: Request) -> None:
 
 
 def unprocessable(detail: str) -> Invalid:
-    """Return the 422 of a patch that cannot be applied, whose cause is that detail."""
+    """Return the 422 for a patch that cannot be applied; `detail` becomes its cause."""
     return Invalid(
         "the server rejected our request due to an error in our request",
         details={"causes": [{"reason": "FieldValueInvalid", "field": "patch", "message": detail}]},
@@ -96,13 +103,13 @@ def unprocessable(detail: str) -> Invalid:
 
 
 def type_name(value: Any) -> str:
-    """Return what JSON calls the value, with its article."""
+    """Return JSON's name of the value's type, with an article."""
     names = {type(None): "null", bool: "a boolean", dict: "an object", list: "a list", str: "a string"}
     return names.get(type(value), "a number")
 
 
 def invalid_option(kind: str, field: str, reason: str, message: str) -> Invalid:
-    """Return the refusal of a query that kind of options cannot have."""
+    """Return the refusal of an invalid query parameter of that kind of options."""
     return Invalid(
         f'{kind}.meta.k8s.io "" is invalid: {field}: {message}',
         details={

@@ -1,9 +1,10 @@
-"""Fields that a feature gate brings: dropped from a write while the gate is off, unless they are stored already.
+"""Fields behind feature gates: dropped from a write while the gate is off, unless they are stored already.
 
-One table says which gate brings which fields of which kind, and every write of a kind in it goes through it. What is
-stored stays, so that a gate that is switched off takes nothing from objects that exist. A field whose gate is not here
-is dropped in each release in which the gate is off by default: kept, it would be shown and not obeyed.
-Source: dra-core 0.1; kep-5194 2; upstream `dropDisabledFields` in `pkg/registry/resource/*/strategy.go` (v1.36).
+One table lists the fields of each kind by gate, and every write of a kind in it goes through it. Stored fields
+stay, so that switching a gate off takes nothing from existing objects. A field whose gate keplab does not have
+is dropped in each release in which the gate is off by default; if it were kept, it would be shown but have no
+effect. Source: dra-core 0.1; kep-5194 2; upstream `dropDisabledFields` in `pkg/registry/resource/*/strategy.go`
+(v1.36).
 """
 
 from collections.abc import Callable, Iterator
@@ -22,13 +23,16 @@ from services.api.release import is_before
 CLAIM_TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 POD_GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
 Path = tuple[str, ...]
-"""Names of members; `[]` is every item of a list, `{}` every value of a map. A member whose name ends in `?` goes when
-nothing is left in it, one that ends in `!` goes with what is taken from it."""
+"""Names of members; `[]` is every item of a list, `{}` every value of a map.
+
+A member whose name ends in `?` is dropped when it becomes empty; one whose name ends in `!` is dropped together
+with the field taken from it.
+"""
 
 
 @dataclass(frozen=True)
 class Gated:
-    """`paths` are kept while `is_on`, or when the stored object has something at one of them."""
+    """Fields behind one gate: `paths` are kept while `is_on`, or when the stored object has a value at one of them."""
 
     is_on: Callable[[ApiServerSwitches], bool]
     paths: tuple[Path, ...]
@@ -64,7 +68,7 @@ def _since(release: str) -> Callable[[ApiServerSwitches], bool]:
 
 
 def never(switches: ApiServerSwitches) -> bool:
-    """The gate is off by default in every release that can be emulated, and not here."""
+    """Return False, for a gate that is off by default in every emulated release and that keplab does not have."""
     return False
 
 
@@ -161,9 +165,9 @@ GATED: dict[str, tuple[Gated, ...]] = {
 
 
 def drop_disabled(resource: str, old: Document | None, new: Document, ctx: WriteContext) -> None:
-    """Take from a new document the fields whose gates are off; `old` is what is stored.
+    """Remove the fields whose gates are off from a new document; `old` is the stored document.
 
-    The document's top-level members are assigned anew, what lies deeper is copied where it changes.
+    The document's top-level members are assigned anew; deeper values are copied where they change.
     """
     for row in _off(resource, ctx.switches):
         if old is not None and any(_has(old, path) for path in row.paths):

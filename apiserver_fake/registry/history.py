@@ -1,6 +1,8 @@
-"""What became of one object: who wrote what, when and because of which trace, as far as the window of changes goes.
+"""The history of one object: who wrote what, when and under which trace, as far as the window of changes
+reaches.
 
-`GET .../NAME/history` answers with a `ChangeList` of keplab.dev/v1, newest last: of whatever had that name.
+`GET .../NAME/history` answers with a `ChangeList` of keplab.dev/v1, newest last, of all objects that had that
+name.
 """
 
 import msgspec
@@ -17,11 +19,11 @@ from services.api.wire import Request, Response
 HISTORY = "history"
 API_VERSION = "keplab.dev/v1"
 CHANGES_MAX = 500
-"""How many changes one answer has; the newest ones."""
+"""Most changes in one answer; the newest ones."""
 
 
 def history(store: Store, resource: Resource, request: Request) -> Response:
-    """Return the changes. Raises: BadRequest for a collection, NotFound when nothing is known of that name."""
+    """Return the changes of an object. Raises: BadRequest for a collection, NotFound if the name is unknown."""
     if not request.name:
         raise BadRequest(f"the history of {resource.plural} is kept for each by itself: name one")
     changes = store.changes_of(resource.name, request.namespace, request.name)

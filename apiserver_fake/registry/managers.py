@@ -1,10 +1,12 @@
-"""What the write path asks of `metadata.managedFields`: who has which fields after a create, an update, an apply.
+"""The interface of `metadata.managedFields` for the write path: field ownership after a create, an update,
+an apply.
 
-Rules of managers are an extension; a server without it keeps none and refuses to apply.
+The rules are an extension; a server without it keeps no managers and refuses to apply.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from services.api.errors import ApiError
@@ -14,7 +16,7 @@ STATUS, SCALE = "status", "scale"
 
 
 class Applied(NamedTuple):
-    """What an apply makes of an object, and its `managedFields` then."""
+    """The result of an apply: the object, and its `managedFields`."""
 
     document: Document
     managers: list[Document]
@@ -24,20 +26,22 @@ class FieldManagers(Protocol):
     """The managers of one object during one write."""
 
     def created(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
-        """Return the `managedFields` of a new object, [] for none; `sent`: those that its creator sent."""
+        """Return the `managedFields` of a new object; [] for none. `sent`: the `managedFields` that its creator
+        sent.
+        """
         ...
 
     def updated(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
-        """Return the `managedFields` of a changed object; [] for none."""
+        """Return the `managedFields` of an updated object; [] for none."""
         ...
 
     def applied(self, live: Document | None, config: Document, wall_s: float) -> Applied:
-        """Return what applying the configuration makes of the object. Raises: ApiError."""
+        """Return the object after applying the configuration. Raises: ApiError."""
         ...
 
 
 class NoManagers:
-    """Managers of a server that keeps none."""
+    """The field managers of a server that keeps none."""
 
     def created(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
         """Return []."""
@@ -60,5 +64,22 @@ _NONE: Final = NoManagers()
 
 
 def no_managers(*about: object) -> FieldManagers:
-    """Return managers that keep nothing, whatever the write is about."""
+    """Return managers that keep nothing, whatever the arguments."""
     return _NONE
+
+
+def set_managers(
+    managers: Callable[[], FieldManagers],
+    old: Document,
+    new: Document,
+    sent: Any,
+    managed: list[Document] | None,
+    wall_s: float,
+) -> None:
+    """Give the new document, whose metadata is its own, its `managedFields`.
+
+    `managed`: those that an apply has found; None: `managers` say, by what the writer `sent` of them.
+    """
+    managed_fields = managers().updated(sent, old, new, wall_s) if managed is None else managed
+    if managed_fields:
+        new["metadata"]["managedFields"] = managed_fields

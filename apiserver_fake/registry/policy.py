@@ -1,9 +1,10 @@
-"""Role-based access control: whom Roles and ClusterRoles let do what, through their bindings. Pure.
+"""Role-based access control: the permissions that Roles and ClusterRoles grant through their bindings.
+Pure.
 
-A `Policy` is made of the stored objects and answers until one of them changes. Bindings are found by their subjects;
-what they grant an identity is compiled once into a table by verb, group and resource, so that a question costs a few
-look-ups however many rules there are.
-Source: upstream `plugin/pkg/auth/authorizer/rbac/rbac.go`, `pkg/registry/rbac/validation/rule.go`,
+A `Policy` is made of the stored objects and used until one of them changes. Bindings are found by their
+subjects. The rules they grant to an identity are compiled once into a table by verb, group and resource, so
+that a decision costs a few look-ups however many rules there are. Source: upstream
+`plugin/pkg/auth/authorizer/rbac/rbac.go`, `pkg/registry/rbac/validation/rule.go`,
 `pkg/apis/rbac/v1/evaluation_helpers.go`.
 """
 
@@ -21,7 +22,7 @@ ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS = f"rolebindings.{GROUP}", f"clusterrolebin
 KINDS: Final = (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)
 ALL: Final = "*"
 IDENTITIES_MAX: Final = 4096
-"""Identities whose compiled rules are kept."""
+"""Most identities whose compiled rules are cached."""
 
 
 _NAMES: Final = {"api_groups": "apiGroups", "resource_names": "resourceNames", "non_resource_urls": "nonResourceURLs"}
@@ -38,7 +39,7 @@ class PolicyRule(View, frozen=True, rename=_NAMES):
 
 
 class Attributes(NamedTuple):
-    """What is asked: a verb on a resource, or on a `path`. `namespace`: "" at the cluster scope."""
+    """The action to authorize: a verb on a resource, or on a `path`. `namespace`: "" at the cluster scope."""
 
     verb: str
     group: str = ""
@@ -55,14 +56,16 @@ class Attributes(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether it is allowed, and why: which binding allows it, or what could not be found out."""
+    """An authorization decision, and its reason: the binding that allows the action, or errors that prevented a
+    full check.
+    """
 
     allowed: bool
     reason: str = ""
 
 
 def forbidden_text(identity: Identity, asked: Attributes) -> str:
-    """Return what a refusal says of an action, as `forbiddenMessage` of upstream's responsewriters does."""
+    """Return the text of a refusal, as `forbiddenMessage` of upstream's responsewriters does."""
     if asked.path:
         return f'User "{identity.user}" cannot {asked.verb} path "{asked.path}"'
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
@@ -71,7 +74,7 @@ def forbidden_text(identity: Identity, asked: Attributes) -> str:
 
 
 def allows(rule: PolicyRule, asked: Attributes) -> bool:
-    """Whether this one rule allows what is asked."""
+    """Whether this one rule allows the action."""
     if asked.verb not in rule.verbs and ALL not in rule.verbs:
         return False
     if asked.path:
@@ -95,7 +98,7 @@ def _spellings(asked: Attributes) -> tuple[str, ...]:
 
 
 class Role(NamedTuple):
-    """A Role or ClusterRole: what it allows."""
+    """A Role or ClusterRole, with its rules."""
 
     namespace: str
     name: str
@@ -103,7 +106,7 @@ class Role(NamedTuple):
 
 
 class Subject(View, frozen=True):
-    """Whom a binding is about: a User, a Group, or a ServiceAccount."""
+    """A subject of a binding: a User, a Group, or a ServiceAccount."""
 
     kind: str = ""
     name: str = ""
@@ -111,7 +114,7 @@ class Subject(View, frozen=True):
 
 
 class RoleRef(View, frozen=True):
-    """Which role a binding grants."""
+    """Reference to the role that a binding grants."""
 
     kind: str = ""
     name: str = ""
@@ -126,7 +129,7 @@ class Binding(NamedTuple):
     subjects: tuple[Subject, ...]
 
     def source(self, subject: Subject) -> str:
-        """Return how a reason names this binding and its subject."""
+        """Return the text by which a decision's reason names this binding and its subject."""
         kind, name = "ClusterRoleBinding", self.name
         if self.namespace:
             kind, name = "RoleBinding", f"{self.name}/{self.namespace}"
@@ -137,14 +140,14 @@ class Binding(NamedTuple):
 
 
 class _Granted(NamedTuple):
-    """One rule as a binding grants it; no rule: why the role could not be found."""
+    """One rule granted by a binding; `rule` None: `source` says why the role could not be found."""
 
     rule: PolicyRule | None
     source: str
 
 
 class _Compiled:
-    """What bindings of one scope grant one identity, in the order in which they are looked at."""
+    """The rules that bindings of one scope grant to one identity, in the order in which they are checked."""
 
     __slots__ = ("by_resource", "errors", "granted", "paths")
 
@@ -183,14 +186,14 @@ _EVERYTHING: Final = Decision(True)
 
 
 class PolicySource(Protocol):
-    """Where the policy comes from that the stored Roles and bindings make."""
+    """Source of the policy of the stored Roles and bindings."""
 
     def current(self) -> Policy:
         """Return the policy as of the newest commit."""
 
 
 class Policy:
-    """The roles and bindings there are at one moment."""
+    """The roles and bindings at one moment."""
 
     def __init__(self, roles: Iterable[Role], bindings: Iterable[Binding]) -> None:
         self._roles = {(role.namespace, role.name): role for role in roles}
@@ -202,7 +205,9 @@ class Policy:
                     self._by_subject.setdefault(key, []).append((at, binding, subject))
 
     def decide(self, identity: Identity, asked: Attributes) -> Decision:
-        """Return whether the identity may do that: deny unless a binding allows it. The privileged group always may."""
+        """Return whether the identity may take the action: only if a binding allows it. The privileged group always
+        may.
+        """
         if identity.is_privileged:
             return _EVERYTHING
         scopes = self._scopes(identity)
@@ -219,8 +224,11 @@ class Policy:
         return Decision(False, f"RBAC: {text}" if found else "")
 
     def rules_for(self, identity: Identity, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        """Return every rule that applies to an identity in a namespace ("": cluster-wide alone), and why there may be
-        more."""
+        """Return every rule that applies to an identity in a namespace, and the errors because of which there may
+        be more.
+
+        Namespace "": only cluster-wide rules.
+        """
         rules: list[PolicyRule] = []
         errors: list[str] = []
         scopes = self._scopes(identity)
@@ -231,7 +239,7 @@ class Policy:
         return rules, errors
 
     def role(self, ref: RoleRef, namespace: str) -> Role | None:
-        """Return the role that a binding of that namespace means; None when there is none."""
+        """Return the role that a binding of that namespace refers to; None if it does not exist."""
         return self._roles.get(("" if ref.kind == "ClusterRole" else namespace, ref.name))
 
     def _scopes(self, identity: Identity) -> dict[str, _Compiled]:
@@ -279,7 +287,7 @@ def _key_of(subject: Subject, namespace: str) -> tuple[str, str] | None:
 
 
 def missing_rights(held: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return what is granted and not held, as rules of one verb, group, resource and name each."""
+    """Return the rights that are granted but not held, as rules of one verb, group, resource and name each."""
     owned = list(held)
     return [part for rule in granted for part in _parts(rule) if not any(_covers(own, part) for own in owned)]
 
@@ -315,7 +323,7 @@ def _covers(own: PolicyRule, part: PolicyRule) -> bool:
 
 
 def escalation_text(identity: Identity, missing: Iterable[PolicyRule]) -> str:
-    """Return upstream's refusal to grant these rights: who asks, and each right with the verbs that are missing."""
+    """Return upstream's refusal to grant these rights: the user, and each right with the missing verbs."""
     merged: dict[tuple[object, ...], list[str]] = {}
     described: list[str] = []
     for rule in missing:

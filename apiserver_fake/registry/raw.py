@@ -1,7 +1,8 @@
-"""Objects straight into the store: past defaults, validation, admission and every rule of a kind.
+"""Raw writes: objects straight into the store, past defaults, validation, admission and every rule of a
+kind.
 
-It is what writing to etcd by hand is in a real cluster. Only administrators may, and only where `store.raw` is on; each
-write is a line `raw.write` of the event log. Source: simulator 5.3.
+A raw write corresponds to writing to etcd by hand in a real cluster. Only administrators may do it, and only
+where `store.raw` is on; each write is a line `raw.write` of the event log. Source: simulator 5.3.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ SUBRESOURCE = "raw"
 
 
 def check_raw(identity: Identity, switches: Switches) -> None:
-    """Refuse those who may not write past admission, whatever roles say. Raises: Forbidden."""
+    """Check that the identity may write past admission, whatever roles say. Raises: Forbidden."""
     if not switches.of(ApiServerSwitches).writes_raw:
         raise Forbidden("writing past admission needs the switch store.raw=true, which is false")
     if MASTERS_GROUP not in identity.groups:
@@ -33,7 +34,7 @@ def check_raw(identity: Identity, switches: Switches) -> None:
 def raw_plan(
     resource: Resource, request: Request, traceparent: str, new_uid: Callable[[], str]
 ) -> Callable[[Staged], Response]:
-    """Return a put (`update`) or `delete` as it runs inside the commit. Raises: BadRequest, NotFound."""
+    """Return a plan for a put (`update`) or `delete` that runs inside the commit. Raises: BadRequest, NotFound."""
     key = Key(request.namespace, request.name)
     if not request.name:
         raise BadRequest("want the name of an object")

@@ -1,7 +1,7 @@
-"""Any kind's way out: one object, a read form of it, a list, a page of a list.
+"""The read path of every kind: one object, a read form of it, a list, a page of a list.
 
-The continue token of a page is opaque, signed, and bound to the list it came from (S10).
-Source: guarantees table 2.1 for versions, kubectl-requests 5 and 7 for the answers.
+The continue token of a page is opaque, signed, and bound to the list it came from (S10). Source: guarantees
+table 2.1 for versions, kubectl-requests 5 and 7 for the answers.
 """
 
 import base64
@@ -33,7 +33,7 @@ _MAC_BYTES = 16
 
 @dataclass(frozen=True)
 class Cursor:
-    """Where a list goes on: behind key `after`, at version `rv` (0: the newest)."""
+    """The position at which a list continues: after key `after`, at version `rv` (0: the newest)."""
 
     rv: int
     after: Key
@@ -48,17 +48,17 @@ class ContinueTokens:
 
     @staticmethod
     def fingerprint(request: Request) -> bytes:
-        """Return what ties a token to one list: kind, namespace and selectors."""
+        """Return a hash of kind, namespace, name and selectors, which binds a token to one list."""
         parts = (request.resource, request.namespace, request.name, request.label_selector, request.field_selector)
         return hashlib.sha256("\0".join(parts).encode()).digest()[:12]
 
     def token(self, rv: int, after: Key, fingerprint: bytes, now_s: float) -> str:
-        """Return a token that is good for 5 minutes. `now_s`: monotonic."""
+        """Return a token that is valid for 5 minutes. `now_s`: monotonic."""
         payload = msgspec.json.encode([rv, after.namespace, after.name, fingerprint.hex(), now_s + LIFE_S])
         return base64.urlsafe_b64encode(self._mac(payload) + payload).decode().rstrip("=")
 
     def read(self, token: str, fingerprint: bytes) -> Cursor:
-        """Return the token's cursor. Raises: BadRequest when it is forged, torn, or of another list."""
+        """Return the token's cursor. Raises: BadRequest if it is forged, truncated, or of another list."""
         try:
             raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
@@ -80,7 +80,7 @@ class ContinueTokens:
 
 
 class NotYet(Exception):
-    """A read asks for a version that is not visible yet; wait for `rv` and ask again (S12)."""
+    """The requested version is not visible yet; wait for `rv` and read again (S12)."""
 
     def __init__(self, rv: int) -> None:
         super().__init__(f"version {rv} is not visible yet")
@@ -118,7 +118,9 @@ class Reads:
         return Response(code=200, rv=record.rv, body=body)
 
     def list(self, request: Request) -> Response:
-        """Return a snapshot of what is selected, or a page of one (table 2.1). Raises: BadRequest, Expired, NotYet."""
+        """Return a snapshot of the selected objects, or a page of it (table 2.1). Raises: BadRequest, Expired,
+        NotYet.
+        """
         resource = self._catalogue.find(request.resource)
         check_scope(resource, request)
         selection = self.selection(resource, request)
@@ -149,7 +151,7 @@ class Reads:
         return Response(code=200, rv=rv, body=with_items(head, items))
 
     def selection(self, resource: Resource, request: Request) -> Selection:
-        """Return what the request selects. Raises: BadRequest."""
+        """Return the selection that the request asks for. Raises: BadRequest."""
         field_selector = request.field_selector
         if request.name:
             name = f"metadata.name={request.name}"
@@ -210,12 +212,12 @@ class ExpiredPage(Expired):
     continue_token = ""
 
     def status(self) -> dict[str, Any]:
-        """Return the Status with the token in its metadata."""
+        """Return the Status, with the token in its metadata."""
         return {**super().status(), "metadata": {"continue": self.continue_token}}
 
 
 def with_items(head: bytes, items: Iterable[bytes]) -> bytes:
-    """Return a list document whose items have that JSON."""
+    """Return a list document with these items, given as JSON."""
     return b"".join((head[:-1], b',"items":[', b",".join(items), b"]}"))
 
 

@@ -1,7 +1,7 @@
 """Any kind's way in: who may, which kind, which verb; and the write that will run inside the commit.
 
 Writes come in two halves. `prepare` runs when the request arrives: authorization and decoding, everything
-that needs no state. What it returns is a `write.Write`, which runs inside the commit against the newest
+that needs no state. What it returns is a `Write` or `SubresourceWrite`, which runs inside the commit against the newest
 state and stages the change. Reads are in `reads`.
 """
 
@@ -23,14 +23,18 @@ from apiserver_fake.registry.raw import check_raw, raw_plan
 from apiserver_fake.registry.read import ContinueTokens, Reads
 from apiserver_fake.registry.sessions import Session
 from apiserver_fake.registry.strategy import delete_options, served_subresource
-from apiserver_fake.registry.write import APPLY, Limits, MakeManagers, Write, WriteContexts, document_of, new_uid
+from apiserver_fake.registry.subresource_write import SubresourceWrite
+from apiserver_fake.registry.write import Write
+from apiserver_fake.registry.writes.bodies import APPLY
+from apiserver_fake.registry.writes.contexts import MakeManagers, WriteContexts, document_of
+from apiserver_fake.registry.writes.new_objects import Limits, new_uid
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
 from services.api.errors import ApiError, BadRequest, Conflict, Forbidden
 from services.api.identity import NODE_HOST_PREFIX, Identity
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.volumeattachment import ATTACHMENTS
-from services.api.meta import Document
+from services.api.meta import Document, Resource
 from services.api.seams import Clock, Random
 from services.api.selectors import Term
 from services.api.switches import Switches
@@ -42,13 +46,13 @@ LEASES = "leases.coordination.k8s.io"
 _ASKED_WHOLE = (CLAIMS, "persistentvolumes", ATTACHMENTS)
 
 FORBIDDEN_MAX = 1_000
-"""So many different requests that components may not make are counted."""
+"""Most different forbidden requests of components that are counted."""
 
 Plan = Callable[[Staged], Response]
 
 
 class Registry:
-    """Every kind, as requests reach it; `reads` answers those that change nothing."""
+    """The entry point of requests for every kind; `reads` answers those that change nothing."""
 
     def __init__(
         self,
@@ -66,8 +70,11 @@ class Registry:
         managers: MakeManagers = no_managers,
         admission: Callable[[], Admission | None] = lambda: None,
     ) -> None:
-        """`stored_policy` None: RBAC objects are stored and grant nothing. `is_converting`: whether conversion webhooks
-        can be called. `admission`: webhooks and policies, made when something of them is stored."""
+        """Set up the write and read paths. `stored_policy` None: RBAC objects are stored and grant nothing.
+
+        `is_converting`: whether conversion webhooks can be called. `admission`: returns webhooks and policies; made
+        when the first of them is stored.
+        """
         self._store, self._catalogue, self._switches, self._random = store, catalogue, switches, random
         self._stored_policy = stored_policy
         self._surroundings = WriteContexts(
@@ -91,14 +98,14 @@ class Registry:
         self.reads = Reads(store, catalogue, clock=clock, cursors=cursors)
 
     def policy_for(self, identity: Identity) -> Policy | None:
-        """Return what RBAC objects let this caller do; None for one whom they do not concern."""
+        """Return the RBAC policy for this caller; None for a component of the mesh, or without RBAC."""
         return self._stored_policy.current() if self._stored_policy is not None and identity.is_external else None
 
     def authorize(self, identity: Identity, request: Request, *, is_asked: bool = False) -> str:
-        """Refuse what this identity may not do; looks at names, identity and stored objects only.
+        """Check that the identity may make the request, by names, identity and stored objects only.
 
-        Returns which RBAC binding allows the request, if one. `is_asked`: it is not made, and not counted when it is
-        refused. Raises: Forbidden.
+        Returns the RBAC binding that allows the request, or "". `is_asked`: the request is only asked about; a refusal
+        is not counted. Raises: Forbidden.
         """
         try:
             if request.subresource == RAW:
@@ -120,7 +127,9 @@ class Registry:
             self.forbidden[asked] = self.forbidden.get(asked, 0) + 1
 
     def decision(self, identity: Identity, request: Request) -> tuple[bool, str]:
-        """Return whether the identity may do that, and by which rule or binding, for the audit log."""
+        """Return whether the identity may make the request, and the rule or binding that allows it, for the audit
+        log.
+        """
         try:
             reason = self.authorize(identity, request, is_asked=True)
         except ApiError as refused:
@@ -128,7 +137,7 @@ class Registry:
         return True, reason or rule_name(identity, request, self._lookup)
 
     def authorize_watch(self, identity: Identity, request: WatchRequest) -> None:
-        """Refuse a watch this identity may not have. Raises: Forbidden."""
+        """Check that the identity may open the watch. Raises: Forbidden."""
         as_request = Request(
             verb="watch",
             resource=request.resource,
@@ -163,7 +172,7 @@ class Registry:
         return {"metadata": metadata, "spec": {"nodeName": record.fields.get("spec.nodeName", "")}}
 
     def refresh_admission(self) -> None:
-        """Read what webhook configurations and admission policies are stored now."""
+        """Read the stored webhook configurations and admission policies again."""
         admission = self._admission()
         if admission is None:
             return
@@ -172,7 +181,9 @@ class Registry:
         self._surroundings.admission = admission if admission.is_active else None
 
     def may_call(self, request: Request) -> bool:
-        """Whether a webhook is configured for that write or converts its kind: it is asked before the commit."""
+        """Whether a webhook may have to be called before the commit: one configured for the write, or a conversion
+        webhook.
+        """
         kind = self._catalogue.kind(request.resource)
         if kind.asks:
             return True
@@ -182,7 +193,7 @@ class Registry:
     def connect(
         self, identity: Identity, request: Request, options: Document, complete: Complete, session: Session
     ) -> Connection:
-        """Return a connection's options as admission leaves them, on the visible state. Raises: ApiError, Pending."""
+        """Return a connection's options after admission, evaluated on the visible state. Raises: ApiError, Pending."""
         if self._surroundings.admission is None:
             return Connection(options)
         resource = self._catalogue.find(request.resource)
@@ -190,9 +201,9 @@ class Registry:
         return write.connect(self._store.stage(), options, complete)
 
     def prepare(self, identity: Identity, request: Request, traceparent: str, session: Session | None = None) -> Plan:
-        """Return the write as it will run inside the commit, fenced when its writer leads (C11).
+        """Return the write as a plan that runs inside the commit, fenced when its writer leads (C11).
 
-        `session`: what webhooks have said of it; without one none is asked. Raises: ApiError.
+        `session`: the webhooks' answers for this write; without a session no webhook is called. Raises: ApiError.
         """
         plan = self._plan(identity, request, traceparent, session)
         return fenced(plan, request.lease_epoch) if request.lease_epoch else plan
@@ -200,41 +211,42 @@ class Registry:
     def _plan(self, identity: Identity, request: Request, traceparent: str, session: Session | None) -> Plan:
         resource = self._catalogue.find(request.resource)
         check_scope(resource, request)
-        write = Write(self._surroundings, resource, identity, request, traceparent, session)
         if request.subresource == RAW:
             return raw_plan(resource, request, traceparent, lambda: new_uid(self._random))
         if request.subresource:
-            return self._prepare_subresource(write)
+            part = SubresourceWrite(self._surroundings, resource, identity, request, traceparent, session)
+            return _prepare_subresource(part, resource, request)
+        write = Write(self._surroundings, resource, identity, request, traceparent, session)
         match request.verb:
             case "create":
-                body = decode_object(request.body, f"a {resource.kind}", write.repeated)
+                body = decode_object(request.body, f"a {resource.kind}", write.bodies.repeated)
                 return lambda staged: write.create(staged, body)
             case "update":
-                body = decode_object(request.body, f"a {resource.kind}", write.repeated)
+                body = decode_object(request.body, f"a {resource.kind}", write.bodies.repeated)
                 return lambda staged: write.replace(staged, body)
             case "patch" if request.patch_type == APPLY:
-                config = _configuration(request.body, write.repeated)
+                config = _configuration(request.body, write.bodies.repeated)
                 as_create = msgspec.structs.replace(request, verb="create")
                 return lambda staged: write.apply(staged, config, lambda: self.authorize(identity, as_create))
             case "patch":
-                patch = decode(request.body, write.repeated)
-                return lambda staged: write.update(staged, lambda old: write.patched(old, patch), is_patch=True)
+                patch = decode(request.body, write.bodies.repeated)
+                return lambda staged: write.update(staged, lambda old: write.bodies.patched(old, patch), is_patch=True)
             case "delete":
                 options = delete_options(request)
                 return lambda staged: write.delete(staged, options)
         raise method_not_allowed()
 
-    def _prepare_subresource(self, write: Write) -> Plan:
-        request, resource = write.request, write.resource
-        found = served_subresource(resource, write.strategy, request)
-        body: Any
-        if request.patch_type == APPLY:
-            body = _configuration(request.body, write.repeated)
-        elif request.verb == "patch":
-            body = decode(request.body, write.repeated)
-        else:
-            body = decode_object(request.body, f"a {request.subresource}", write.repeated) if request.body else {}
-        return lambda staged: write.subresource(staged, found, body)
+
+def _prepare_subresource(write: SubresourceWrite, resource: Resource, request: Request) -> Plan:
+    sub = served_subresource(resource, write.strategy, request)
+    body: Any
+    if request.patch_type == APPLY:
+        body = _configuration(request.body, write.bodies.repeated)
+    elif request.verb == "patch":
+        body = decode(request.body, write.bodies.repeated)
+    else:
+        body = decode_object(request.body, f"a {request.subresource}", write.bodies.repeated) if request.body else {}
+    return lambda staged: write.subresource(staged, sub, body)
 
 
 def _configuration(body: bytes, repeated: list[str] | None) -> Document:
@@ -244,10 +256,10 @@ def _configuration(body: bytes, repeated: list[str] | None) -> Document:
 
 
 def as_unbind(request: Request, switches: Switches) -> Request:
-    """Return an unbind as `create` on `unbind`, however it is spelled; every other request as it is.
+    """Return an unbind in either spelling as `create` on `unbind`; return every other request unchanged.
 
-    `unbind.api=binding_delete` spells it DELETE of the binding. One name for one operation: authorization, audit and
-    checks know no second. Raises: NotFound for a spelling that is not the chosen one.
+    With `unbind.api=binding_delete` an unbind is a DELETE of the binding. The one normal form means that
+    authorization, audit and checks know no second name. Raises: NotFound for a spelling that is not the chosen one.
     """
     spelled = (request.verb, request.subresource)
     if request.resource != "pods" or spelled not in (("create", "unbind"), ("delete", "binding")):
@@ -258,13 +270,14 @@ def as_unbind(request: Request, switches: Switches) -> Request:
 
 
 def fenced(plan: Plan, text: str) -> Plan:
-    """Return the write, refused when the Lease it was made under has been taken again since.
+    """Return the write with a fence: it is refused if the Lease under which it was made has changed holders
+    since.
 
-    Leader election is a hint: a leader that was frozen, or whose packets were, does not know that it was replaced. So
-    each of its writes names the Lease and the `leaseTransitions` at which it took it
-    (`<namespace>/<name>/<transitions>`), and one made under an older one is refused inside the commit, where the stored
-    Lease is the newest there is; what it wanted is not looked at. A Lease that is not stored fences no writer.
-    Source: guarantees C11 and 15.5 (client-go does not fence). Raises: BadRequest for a text of another form; from the
+    Leader election is a hint: a leader that was frozen, or whose packets were, does not know that it was replaced.
+    So each of its writes names the Lease and the `leaseTransitions` at which it acquired it
+    (`<namespace>/<name>/<transitions>`). A write made under an older value is refused inside the commit, where the
+    stored Lease is the newest; its content is not examined. A Lease that is not stored fences no writer. Source:
+    guarantees C11 and 15.5 (client-go does not fence). Raises: BadRequest for a text of another form; from the
     plan, Conflict with reason StaleLeaseEpoch.
     """
     try:

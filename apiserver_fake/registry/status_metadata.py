@@ -1,4 +1,5 @@
-"""Which metadata a write of an object's status changes with it: for every kind with a status what upstream has it.
+"""The metadata that a write of an object's status also changes, as in upstream for every kind with a
+status.
 
 Source: upstream `pkg/registry` (`PrepareForUpdate` of each kind's status strategy),
 `staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/status_strategy.go`,
@@ -48,7 +49,7 @@ STATUS_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
     "validatingadmissionpolicies.admissionregistration.k8s.io": NONE,
     "volumeattachments.storage.k8s.io": NONE,
 }
-"""By wire name, the members of the metadata that are written with the status. Custom resources: none."""
+"""Members of the metadata that are written with the status, by wire name. Custom resources: none."""
 
 
 def written(resource: str) -> tuple[str, ...]:
@@ -57,7 +58,7 @@ def written(resource: str) -> tuple[str, ...]:
 
 
 def with_written(stored: Document, sent: Document, names: tuple[str, ...]) -> Document:
-    """Return the stored metadata with those members as they were sent; itself where they are the same."""
+    """Return the stored metadata with those members as sent; the same object if they do not differ."""
     before, after = stored["metadata"], sent.get("metadata") or {}
     if all(before.get(name) == after.get(name) for name in names):
         found: Document = before
@@ -67,7 +68,7 @@ def with_written(stored: Document, sent: Document, names: tuple[str, ...]) -> Do
 
 
 def metadata_causes(stored: Document, new: Document) -> list[Cause]:
-    """Return what is wrong with metadata that was written with something else."""
+    """Return the errors in metadata that was written along with a status or another subresource."""
     if new["metadata"] == stored["metadata"]:
         return []
     return [*new_finalizers(stored, new), *metadata(new, lambda path, name: ())]

@@ -1,14 +1,15 @@
-"""What a kind and a subresource may add to the registry's one write path.
+"""The extension points of the registry's one write path: strategies of kinds, and subresources.
 
-The registry decodes, patches and commits; what differs between kinds comes from here as values: a `Strategy` a kind and
-a `Subresource` a verb: `STRATEGIES` in a file of `registry/strategies/`, by API group, `SUBRESOURCES` in one of
-`registry/subresources/`. Nothing else has to be registered. Everything here is plain functions of documents and a
-`WriteContext`. Most kinds need no more than a table of field rules (`declared`). Source: upstream's declarative
-validation (KEP-5073) and the strategies in `pkg/registry`.
+The registry decodes, patches and commits. The differences between kinds are values: one `Strategy` per kind, in
+`STRATEGIES` of a file of `registry/strategies/`, by API group, and one `Subresource` per subresource, in
+`SUBRESOURCES` of a file of `registry/subresources/`. Nothing else has to be registered. Everything here is
+plain functions of documents and a `WriteContext`. Most kinds need no more than a table of field rules
+(`declared`). Source: upstream's declarative validation (KEP-5073) and the strategies in `pkg/registry`.
 
-The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields` (strictness) and
-`schemas.conform` (types, after which rules may trust them); `prepare_*`; `authorization.admit`; `validate`;
-`check_bounds`; `quota_admission.charges`; commit. `validate` includes the rules of metadata.
+The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
+(strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`;
+`authorization.admit`; `validate`; `check_bounds`; `quota_admission.charges`; commit. `validate` includes the
+rules of metadata.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ from services.api.times import format_time
 from services.api.wire import Request
 
 Lookup = Callable[[str, str, str], Document | None]
-"""`(resource, namespace, name)` to the newest document, staged writes included; read-only."""
+"""Function that returns the newest document for `(resource, namespace, name)`, staged writes included; read-only."""
 Reading = Callable[[Document], tuple[Document, list[str]]]
 Labels = Callable[[str, str, str], Mapping[str, str] | None]
-"""`(resource, namespace, name)` to the newest labels; None when there is no such object."""
+"""Function that returns the newest labels for `(resource, namespace, name)`; None if there is no such object."""
 
 
 @dataclass
 class TokenBucket:
-    """`level` tokens at monotonic second `at_s`; filled at `rate_per_s` up to `burst`."""
+    """A token bucket with `level` tokens at monotonic second `at_s`; filled at `rate_per_s` up to `burst`."""
 
     level: float
     at_s: float
 
     def wait_s(self, rate_per_s: float, burst: float, now_s: float) -> float:
-        """Refill and return the seconds until one token is there; 0 when one is."""
+        """Refill and return the seconds until one token is available; 0 if one is."""
         self.level = min(burst, self.level + max(0.0, now_s - self.at_s) * rate_per_s)
         self.at_s = now_s
         if self.level >= 1:
@@ -63,17 +64,17 @@ class TokenBucket:
 
 @dataclass
 class ServerMemory:
-    """What the server remembers between writes and may forget at a restart.
+    """State that the server keeps between writes and may forget at a restart.
 
-    `buckets`: rate limiters. `renewed_s`: when each lease `namespace/name` was last renewed, by the server's own
-    monotonic clock; no wall clock decides whether a holder lives.
+    `buckets`: rate limiters. `renewed_s`: time of the last renewal of each lease `namespace/name`, by the server's
+    own monotonic clock; no wall clock decides whether a holder is alive.
     """
 
     buckets: dict[str, TokenBucket] = field(default_factory=dict)
     renewed_s: dict[str, float] = field(default_factory=dict)
 
     def copy(self) -> ServerMemory:
-        """Return a copy for a write that is only tried."""
+        """Return a copy for a write that is only rehearsed."""
         buckets = {name: replace(each) for name, each in self.buckets.items()}
         return ServerMemory(buckets, dict(self.renewed_s))
 
@@ -83,16 +84,15 @@ class ServerMemory:
 
 
 class WriteContext(msgspec.Struct, frozen=True):
-    """What a rule may look at while one write is being committed.
+    """The context that a rule may read while a write is being committed.
 
     `now_s` is monotonic, for durations; `wall_s` is epoch seconds, for timestamps people read. `register` has all
-    switches, for rules that other components share. `lookup(resource, namespace, name)` and `list(resource, namespace)`
-    show staged and committed state; what they return must not be changed. `labels` is a lookup of an object's labels
-    alone, without its document having to be decoded. `strategy` has the rules of the kind that is written.
-    `warnings` collects `Warning:` header texts, `audit` annotations of admission. `policy`: what RBAC
-    objects let the writer do, None for the mesh's own components, whose roles are the only rule. `accounts`: service
-    accounts as the settings have them. `is_converting`: whether conversion webhooks can be called, which a simulation
-    cannot.
+    switches, for rules that other components share. `lookup(resource, namespace, name)` and `list(resource,
+    namespace)` show staged and committed state; their results must not be changed. `labels` looks up an object's
+    labels alone, without decoding its document. `strategy` has the rules of the kind that is written. `warnings`
+    collects `Warning:` header texts, `audit` annotations of admission. `policy`: the RBAC policy for the writer,
+    None for the mesh's own components, whose roles are the only rule. `accounts`: the service account settings.
+    `is_converting`: whether conversion webhooks can be called, which a simulation cannot.
     """
 
     identity: Identity
@@ -116,7 +116,9 @@ class WriteContext(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """The body of a delete. `propagation`: "", Background, Foreground or Orphan; "" preconditions are not checked."""
+    """The options of a delete. `propagation`: "", Background, Foreground or Orphan. A precondition that is ""
+    is not checked.
+    """
 
     grace_period_s: int | None = None
     propagation: str = ""
@@ -125,7 +127,7 @@ class DeleteOptions:
 
     @classmethod
     def from_document(cls, body: Document) -> DeleteOptions:
-        """Read a DeleteOptions document; {} is all defaults. Raises: BadRequest for values of a wrong type."""
+        """Read a DeleteOptions document; {} means all defaults. Raises: BadRequest for values of a wrong type."""
         grace = body.get("gracePeriodSeconds")
         conditions = body.get("preconditions") or {}
         if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
@@ -151,7 +153,7 @@ class DeleteOptions:
 
 
 def delete_options(request: Request) -> DeleteOptions:
-    """Return the options of a delete, preconditions of the call included. Raises: BadRequest."""
+    """Return the options of a delete, including preconditions of the request. Raises: BadRequest."""
     options = DeleteOptions.from_document(decode_object(request.body, "DeleteOptions") if request.body else {})
     return replace(
         options, uid=options.uid or request.uid, resource_version=options.resource_version or request.resource_version
@@ -159,10 +161,12 @@ def delete_options(request: Request) -> DeleteOptions:
 
 
 def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions, grace_s: int = 0) -> Document | None:
-    """Return what remains of `old`: None when it goes at once, else a new document marked as being deleted.
+    """Return the object after a delete: None if it is removed at once, else a new document marked as being
+    deleted.
 
-    The deletion time is set once and only ever shortened; finalizers hold the object; a deletion in progress is
-    returned unchanged (`is old`). Foreground and orphan deletion add their finalizer. Source: guarantees S19, S20.
+    The deletion time is set once and only ever moved earlier; finalizers keep the object. If a deletion is in
+    progress already, `old` is returned unchanged (`is old`). Foreground and orphan deletion add their finalizer.
+    Source: guarantees S19, S20.
     """
     meta = old["metadata"]
     finalizers = list(meta.get("finalizers") or ())
@@ -188,13 +192,13 @@ def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions,
 
 
 def drop_status(new: Document, ctx: WriteContext) -> None:
-    """Take what a creator says of the status away: only the status subresource writes it (S21)."""
+    """Remove the status that a creator sent: only the status subresource writes it (S21)."""
     if "status" in new:
         new["status"] = {}
 
 
 def keep_status(old: Document, new: Document, ctx: WriteContext) -> None:
-    """Put the stored status back into a write of the object itself (S21)."""
+    """Restore the stored status in a write of the object itself (S21)."""
     if "status" in old:
         new["status"] = old["status"]
     else:
@@ -202,13 +206,13 @@ def keep_status(old: Document, new: Document, ctx: WriteContext) -> None:
 
 
 def next_generation(stored: Document) -> Document:
-    """Return the object as one whose spec changes: with metadata of its own and the next generation."""
+    """Return the object for a change of its spec: with a copy of its metadata and the next generation."""
     meta = stored["metadata"]
     return {**stored, "metadata": {**meta, "generation": int(meta.get("generation") or 0) + 1}}
 
 
 def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None:
-    """Put everything but the status back into a write of the status (S21)."""
+    """Restore everything but the status in a write of the status (S21)."""
     for name in [name for name in new if name != "status" and name not in old]:
         del new[name]
     for name, value in old.items():
@@ -220,11 +224,11 @@ def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None
 class Strategy:
     """The rules of one kind; every part is optional.
 
-    `prepare_*` change `new` in place by assigning its top-level members (what lies deeper may be
-    shared with `old`): defaults, and fields that this writer may not change put back (S21, S22).
-    `validate` returns what is wrong, all of it; `check_bounds` raises Forbidden for what is right in itself and too
-    much for its namespace. `before_delete` returns what remains: None, or the
-    document to store (`is old`: nothing to write). `*_status` are the same for the `status` subresource.
+    `prepare_*` change `new` in place by assigning its top-level members (deeper values may be shared with `old`):
+    they set defaults, and restore fields that this writer may not change (S21, S22). `validate` returns all errors;
+    `check_bounds` raises Forbidden for an object that is valid in itself but too much for its namespace.
+    `before_delete` returns the object after a delete: None, or the document to store (`is old`: nothing to write).
+    `*_status` are the same for the `status` subresource.
     """
 
     prepare_create: Callable[[Document, WriteContext], None] = lambda new, ctx: None
@@ -235,37 +239,38 @@ class Strategy:
     prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
     validate_status: Callable[[Document, Document, WriteContext], Causes] = lambda old, new, ctx: ()
     check_status: Callable[[Document, Document, WriteContext], None] = lambda old, new, ctx: None
-    """Raises Forbidden for a status that is right in itself and not for this caller to write."""
+    """Raises Forbidden for a status that is valid in itself but that this caller may not write."""
     fields: Struct | None = None
     """The table of field rules that completes the served OpenAPI, if there is one."""
     with_defaults: Callable[[Document], Document] | None = None
-    """What the kind's defaults make of a new document, before anything is admitted or allocated; None: `fields`."""
+    """Sets the kind's defaults in a new document, before admission and allocation; None: `fields` does."""
     typed: Shape | None = None
-    """The type that what is sent must have before other rules see it; None: that of the kind."""
+    """Type that a sent document must have before other rules see it; None: that of the kind."""
     read: Reading | None = None
-    """What reading a document by the kind's own schema makes of it: a copy, and the paths of the fields that it
-    dropped; None: unknown fields are kept."""
+    """Reads a document by the kind's own schema: returns a copy, and the paths of the fields that it dropped;
+    None: unknown fields are kept.
+    """
     read_stored: Reading | None = None
-    """The same for what is stored, which may be in another version or older than the schema."""
+    """Reads a stored document in the same way; it may be in another version, or older than the schema."""
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
     """Subresources of this kind alone, by name."""
     needs_version: bool = False
     """Whether a PUT must name the resourceVersion it replaces."""
 
     def defaulted(self, new: Document) -> Document:
-        """Return a new document with the defaults of its type: what its creator counts as the manager of."""
+        """Return a new document with the defaults of its type; the creator manages these fields."""
         if self.with_defaults is not None:
             return self.with_defaults(new)
         return new if self.fields is None else self.fields.complete(new)
 
 
 class SubresourceResult(msgspec.Struct, frozen=True):
-    """What a subresource call did.
+    """The result of a subresource call.
 
-    `document`: the object to store, complete with its final `metadata.generation` (the registry sets
-    only `resourceVersion`); None: no change. `delete`: delete the object with these options (after
-    storing `document`, in the same commit). `also`: other objects to store in the same commit, as
-    `(resource, document)`. `response`: the answer; None: `read` of the object as it is then.
+    `document`: the object to store, complete with its final `metadata.generation` (the registry sets only
+    `resourceVersion`); None: no change. `delete`: delete the object with these options (after storing `document`,
+    in the same commit). `also`: other objects to store in the same commit, as `(resource, document)`. `response`:
+    the answer; None: `read` of the object after the call.
     """
 
     document: Document | None = None
@@ -279,10 +284,10 @@ class SubresourceResult(msgspec.Struct, frozen=True):
 class Subresource:
     """One subresource verb of one resource (`pods`) or of all (`*`).
 
-    `apply(stored, body, ctx)` runs inside the commit and raises ApiError, as does `check_first`, which is asked before
-    it is known whether there is such an object. For `create` and `update`
-    the body is the decoded request; for `patch` it is the patched *read form* (`read`), so that one
-    `apply` serves both. `read(stored)` is the document that `get` returns.
+    `apply(stored, body, ctx)` runs inside the commit and raises ApiError, as does `check_first`, which is called
+    before it is known whether the object exists. For `create` and `update` the body is the decoded request; for
+    `patch` it is the patched *read form* (`read`), so that one `apply` serves both. `read(stored)` is the document
+    that `get` returns.
     """
 
     resource: str
@@ -292,11 +297,16 @@ class Subresource:
     read: Callable[[Document], Document] = lambda stored: stored
     check_first: Callable[[Document | None, Document, WriteContext], None] = lambda stored, body, ctx: None
     admits: bool = False
-    """Whether `apply` asks `authorization.admit` itself, about what the caller wanted."""
+    """Whether `apply` itself calls `authorization.admit`, with the change that the caller asked for."""
     body: tuple[str, str] = ("", "")
-    """The type of its body, API version and kind; of those that are not written in the form of the object."""
+    """API version and kind of its body, if it is not a body in the form of the object."""
     is_charged: bool = False
-    """Whether the object may use more of its namespace's quotas afterwards."""
+    """Whether the call may increase the object's use of its namespace's quotas."""
+
+    @property
+    def is_of_object(self) -> bool:
+        """Whether it is written in the form of the object."""
+        return not self.body[1]
 
 
 @cache
@@ -327,7 +337,7 @@ _PLAIN = Strategy()
 
 
 def strategy_for(resource: str) -> Strategy:
-    """Return the rules of that resource (`pods`, `replicasets.apps`); a kind without any gets the plain ones."""
+    """Return the rules of that resource (`pods`, `replicasets.apps`); the default rules if it has none."""
     return _strategies().get(resource, _PLAIN)
 
 
@@ -338,7 +348,7 @@ def subresource(resource: str, name: str) -> Subresource | None:
 
 
 def served_subresource(resource: Resource, strategy: Strategy, request: Request) -> Subresource:
-    """Return the subresource that is asked for. Raises: NotFound, MethodNotAllowed."""
+    """Return the requested subresource. Raises: NotFound, MethodNotAllowed."""
     found = strategy.subresources.get(request.subresource) or subresource(resource.name, request.subresource)
     if found is None or request.subresource not in resource.subresources:
         raise no_such_path()
@@ -378,14 +388,13 @@ def declared(
 ) -> Strategy:
     """Return the strategy of a kind whose document `fields` describes.
 
-    `name`: the form of its names; `name_by`: that of new ones, where a feature gate decides.
-    `has_status`: the status belongs to its subresource; `status` is the table of what a
-    write of it may say, and `left_out_at_zero` its counters that are not written while they are 0 (`omitempty` of
-    upstream's types). `before_create` and `before_update` run before the defaults, `on_create` and `on_update` after
-    them. `rules`, `update_rules` and `status_rules` are those that need the stored object or other objects; with
-    `update_rules_need_valid` only for what the table found nothing wrong with. A spec that did not change is not looked
-    at again unless labels or annotations did, one that may not change is only compared. `others`: further parts of the
-    strategy.
+    `name`: the form of its names; `name_by`: that of new names, where a feature gate decides. `has_status`: the
+    status belongs to its subresource; `status` is the field table for a write of it, and `left_out_at_zero` its
+    counters that are not written while they are 0 (`omitempty` of upstream's types). `before_create` and
+    `before_update` run before the defaults, `on_create` and `on_update` after them. `rules`, `update_rules` and
+    `status_rules` are rules that need the stored object or other objects; `update_rules_need_valid`: run
+    `update_rules` only if the table found no errors. An unchanged spec is not checked again unless labels or
+    annotations changed; an immutable spec is only compared. `others`: further parts of the strategy.
     """
     is_spec_fixed = any(field.name == "spec" and field.is_immutable for field in fields.fields)
     is_completing = fields.is_completing

@@ -1,4 +1,4 @@
-"""The switches that the API server reads, by what each decides."""
+"""The switches that the API server reads, one attribute each."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +9,7 @@ from services.api.unbind import UnbindSwitches
 
 @dataclass(frozen=True)
 class ApiServerSwitches:
-    """Feature gates first, then choices; the register says what each means."""
+    """Switches of the API server: feature gates first, then choices. The register describes each."""
 
     clearing_nominated_node_name: bool = switch("ClearingNominatedNodeNameAfterBinding")
     container_restart_rules: bool = switch("ContainerRestartRules")
@@ -67,7 +67,7 @@ class ApiServerSwitches:
 
 
 NO_GATES = ApiServerSwitches(pod_group_preemption_policy=False, toleration_comparison=False)
-"""For rules that are checked where no feature gate widens them."""
+"""Switches for rules that are checked without a feature gate that relaxes them."""
 
 
 VIEWS: Final = (ApiServerSwitches, UnbindSwitches)

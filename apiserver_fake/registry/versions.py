@@ -1,12 +1,14 @@
-"""The objects of one kind in its versions, during one write.
+"""The versions of one kind during one write, and conversions of objects between them.
 
-What comes in another version than the stored one is read and judged by the rules of its version, then converted.
-Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go`.
+An object sent in another version than the stored one is read and validated by the rules of its version, then
+converted. Source: upstream
+`staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go`.
 """
 
 from __future__ import annotations
 
-from apiserver_fake.registry.catalogue import Kind
+from collections.abc import Callable, Sequence
+
 from apiserver_fake.registry.conversion import Conversion
 from apiserver_fake.registry.served_version import ServedVersion
 from apiserver_fake.registry.sessions import Session, converted
@@ -14,23 +16,26 @@ from services.api.meta import Document
 
 
 class Versions:
-    """Converts objects of one kind; what a webhook has to convert is asked for by way of the session."""
+    """Converts objects of one kind; conversions by a webhook go through the session."""
 
-    def __init__(self, kind: Kind, session: Session | None) -> None:
-        self._kind, self._session = kind, session
-        self.stored = kind.resource.api_version
+    def __init__(self, stored: str, versions: Callable[[], Sequence[ServedVersion]], session: Session | None) -> None:
+        """`versions`: those in which the kind is served, made when they are first needed."""
+        self._versions, self._session = versions, session
+        self.stored = stored
         """The version in which objects are stored."""
 
     def served(self, api_version: str) -> ServedVersion | None:
-        """Return the version of that name, None when it is not served."""
-        return next((each for each in self._kind.versions if each.resource.api_version == api_version), None)
+        """Return the served version of that name; None if it is not served."""
+        return next((each for each in self._versions() if each.resource.api_version == api_version), None)
 
     def sent(self, api_version: str) -> ServedVersion | None:
-        """Return the version that a caller knows; None when it is the stored one."""
+        """Return the version in which the caller sends objects; None if it is the stored one."""
         return None if api_version in ("", self.stored) else self.served(api_version)
 
     def convert(self, documents: list[Document], have: str, wanted: str) -> list[Document]:
-        """Return objects of one version in another, by way of the stored one. Raises: ApiError, Unanswered."""
+        """Return objects converted from one version to another, through the stored one. Raises: ApiError,
+        Unanswered.
+        """
         if have not in (wanted, self.stored) and (conversion := self._to_stored(have)) is not None:
             documents = converted(conversion, documents, self._session)
         if have != wanted and wanted != self.stored and (served := self.served(wanted)) is not None:
@@ -45,5 +50,5 @@ class Versions:
         return (
             served.to_stored
             if served is not None
-            else next(filter(None, (v.to_stored for v in self._kind.versions)), None)
+            else next(filter(None, (v.to_stored for v in self._versions())), None)
         )

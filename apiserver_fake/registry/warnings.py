@@ -1,7 +1,8 @@
-"""What a client is warned about besides what it may not do: fields that are deprecated, ignored, or mean another thing.
+"""Warnings to clients about accepted writes: fields that are deprecated, ignored, or have an unexpected
+meaning.
 
-A function a kind; `of` finds it by wire name. Only clients from outside are warned. The texts are upstream's.
-Source: upstream `pkg/api/pod/warnings.go`, `pkg/api/node/util.go`, `pkg/api/service/warnings.go`,
+Each kind has a function; `of` finds it by wire name. Only clients from outside are warned. The texts are
+upstream's. Source: upstream `pkg/api/pod/warnings.go`, `pkg/api/node/util.go`, `pkg/api/service/warnings.go`,
 `pkg/api/job/warnings.go`, `pkg/api/persistentvolume/util.go`, `pkg/api/persistentvolumeclaim/util.go`, and
 `WarningsOnCreate` of the strategies in `pkg/registry`.
 """

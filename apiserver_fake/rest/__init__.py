@@ -1,1 +1,1 @@
-"""The HTTP server that kubectl and client-go know."""
+"""The HTTP server for kubectl and client-go."""

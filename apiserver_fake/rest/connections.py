@@ -1,8 +1,10 @@
-"""The options of connections: what admission sees of an exec, an attach, a port-forward or a proxy. Pure.
+"""The options of connections, as admission sees them for an exec, an attach, a port-forward or a proxy.
+Pure.
 
-They are read from the query, those of a proxy from the path behind it, and what mutates may change them: what is opened
-is what it left. Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go` (ConnectResource),
-`get.go` (getRequestOptions), `staging/src/k8s.io/api/core/v1/types.go`.
+They are read from the query, those of a proxy from the path behind it. Mutating admission may change them; the
+connection is opened with the result. Source: upstream
+`staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go` (ConnectResource), `get.go` (getRequestOptions),
+`staging/src/k8s.io/api/core/v1/types.go`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import msgspec
 from multidict import MultiDict, MultiMapping
 
 from apiserver_fake.registry.admission.attributes import CONNECTION_KINDS
-from apiserver_fake.rest.paths import is_set
+from apiserver_fake.rest.parameters import is_set
 from services.api.errors import ApiError, BadRequest
 from services.api.meta import Document
 
@@ -44,7 +46,7 @@ _FORMS: Final = {
 
 
 def ports_of(query: Query) -> list[int]:
-    """Return the ports to forward. Raises: BadRequest for what is none."""
+    """Return the ports to forward. Raises: BadRequest for an invalid port."""
     ports = [port for text in query.getall("ports", []) for port in text.split(",") if port]
     for port in ports:
         if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
@@ -53,7 +55,7 @@ def ports_of(query: Query) -> list[int]:
 
 
 def options_of(resource: str, subresource: str, query: Query, path: str) -> Document:
-    """Return the options that a request has. `path`: what is behind `proxy`, decoded. Raises: BadRequest."""
+    """Return the options of a request. `path`: the decoded path behind `proxy`. Raises: BadRequest."""
     if "dryRun" in query:
         raise BadRequest("dryRun is not supported")
     kind = CONNECTION_KINDS[resource, subresource]
@@ -75,8 +77,9 @@ def options_of(resource: str, subresource: str, query: Query, path: str) -> Docu
 
 
 def completed(options: Document) -> Document:
-    """Return options that were changed as they are read: fields that they do not have are dropped. Raises: ApiError for
-    a value of another type."""
+    """Return changed options after decoding them again: unknown fields are dropped. Raises: ApiError for a
+    value of another type.
+    """
     try:
         read = msgspec.convert(options, _FORMS[str(options.get("kind"))])
     except (KeyError, msgspec.ValidationError) as error:
@@ -89,7 +92,7 @@ def completed(options: Document) -> Document:
 
 
 def query_of(options: Document) -> Query:
-    """Return the query that a request with these options would have."""
+    """Return the query of a request with these options."""
     found: MultiDict[str] = MultiDict()
     for name in _FLAGS:
         if options.get(name):
@@ -104,5 +107,5 @@ def query_of(options: Document) -> Query:
 
 
 def raw_path_of(options: Document) -> str:
-    """Return the path that a proxy asks for, without its first slash, as a request line has it."""
+    """Return the path that a proxy requests, without its first slash, encoded as in a request line."""
     return quote(str(options.get("path", "")).removeprefix("/"), safe="/:@!$&'()*+,;=~")

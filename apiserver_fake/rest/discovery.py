@@ -1,8 +1,8 @@
-"""What this server serves, as `/version`, `/api`, `/apis` and their group versions say it.
+"""Discovery: the documents of `/version`, `/api`, `/apis` and their group versions.
 
-Both forms are made: the plain one that Python clients and `kubectl drain` read, and the aggregated one
-that kubectl asks for first. Everything comes from the catalogue; a document is encoded once for as long as the
-catalogue stays as it is, and carries an ETag.
+Both forms are made: the plain one that Python clients and `kubectl drain` read, and the aggregated one that
+kubectl asks for first. Everything comes from the catalogue. A document is encoded once until the catalogue
+changes, and has an ETag.
 """
 
 import base64
@@ -25,7 +25,7 @@ from services.api.release import FOLLOWED, KUBERNETES, RELEASES
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 GIT_VERSION = f"{KUBERNETES}+keplab"
-"""The Kubernetes version whose API this server follows, and an honest suffix."""
+"""The Kubernetes version whose API this server follows, with the suffix `+keplab`."""
 
 _GROUP_ORDER = (
     "", "apps", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch", "policy",
@@ -35,12 +35,12 @@ _GROUP_ORDER = (
 
 NOTHING: frozenset[str] = frozenset()
 BINDINGS = Resource(kind="Binding")
-"""`POST bindings` is `POST pods/NAME/binding` by another path."""
+"""The resource of `POST bindings`, another path for `POST pods/NAME/binding`."""
 CREATED_ONLY = (*REVIEWS, BINDINGS)
 
 
 def version(release: str = FOLLOWED) -> Document:
-    """Return the body of `/version` when that release is emulated; every field is text."""
+    """Return the body of `/version` for the emulated release; every field is text."""
     major, minor = release.split(".")
     return {
         "major": major,
@@ -62,6 +62,21 @@ def groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
     return catalogue.once("groups", lambda: _groups(catalogue))
 
 
+def is_built_in(catalogue: Catalogue, group: str) -> bool:
+    """Whether a group is one that no definition adds kinds to."""
+    versions = groups(catalogue).get(group, ())
+    served = (each for v in versions for each in catalogue.served.get((group, v), {}).values())
+    return bool(versions) and all(each.schema is None for each in served)
+
+
+def served_paths(catalogue: Catalogue) -> list[str]:
+    """Return the paths that the server says it has."""
+    pages = ("flagz", "healthz", "livez", "metrics", "readyz", "statusz", "version")
+    roots = ["/api", "/apis", "/openapi/v2", "/openapi/v3", *(f"/{page}" for page in pages)]
+    served = [f"/apis/{group}/{v}" if group else f"/api/{v}" for group, vs in groups(catalogue).items() for v in vs]
+    return sorted(roots + served)
+
+
 def _groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
     found: dict[str, set[str]] = {}
     for group, version_name in (*catalogue.served, *((r.group, r.version) for r in CREATED_ONLY)):
@@ -77,8 +92,9 @@ _VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
 
 
 def version_rank(name: str) -> tuple[int, int, int, str]:
-    """Return what sorts versions by preference: stable before beta before alpha, higher before lower, then all others
-    by name. Source: upstream `staging/src/k8s.io/apimachinery/pkg/version/helpers.go`."""
+    """Return a sort key for versions by preference: stable before beta before alpha, higher before lower, then
+    all others by name. Source: upstream `staging/src/k8s.io/apimachinery/pkg/version/helpers.go`.
+    """
     found = _VERSION.fullmatch(name)
     if found is None:
         return (3, 0, 0, name)
@@ -87,7 +103,7 @@ def version_rank(name: str) -> tuple[int, int, int, str]:
 
 
 def is_served(catalogue: Catalogue, group: str, version_name: str) -> bool:
-    """Whether that group version exists here."""
+    """Whether the group version is served."""
     return version_name in groups(catalogue).get(group, ())
 
 
@@ -104,7 +120,7 @@ def _verbs(r: Resource) -> list[str]:
 
 
 def storage_version_hash(stored: Resource) -> str:
-    """Return what tells apart the versions in which a kind may be stored.
+    """Return the hash of the version in which a kind is stored.
 
     Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/discovery/storageversionhash.go`.
     """
@@ -202,24 +218,27 @@ def aggregated(catalogue: Catalogue, *, is_core: bool, form_version: str = "v2")
 
 @dataclass(frozen=True)
 class Answer:
-    """A document that stays: its bytes and its ETag, quotes included."""
+    """An encoded document that can be cached: its bytes and its ETag, quotes included."""
 
     body: bytes
     etag: str
 
 
 def answer(document: Any) -> Answer:
-    """Return the document encoded once, with an ETag made of its content."""
+    """Return the document encoded once, with an ETag computed from its content."""
     return answer_of(msgspec.json.encode(document))
 
 
 def answer_of(body: bytes) -> Answer:
-    """Return what is encoded already, with an ETag made of it."""
+    """Return an answer of these encoded bytes, with an ETag computed from them."""
     return Answer(body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"')
 
 
 def document_at(catalogue: Catalogue, path: str, form_version: str = "") -> Answer | None:
-    """Return discovery's document at a path without trailing slash, or None; `form_version`: the aggregated form."""
+    """Return the discovery document at a path without trailing slash; None if there is none.
+
+    `form_version`: version of the aggregated form.
+    """
     return catalogue.once(("discovery", path, form_version), lambda: _document_at(catalogue, path, form_version))
 
 

@@ -1,9 +1,11 @@
-"""Objects of built-in kinds as a server writes them whose objects are Go values: a field that is no pointer and has no
-`omitempty` is there with its zero (`status: {}`, `resources: {}`, `replicas: 0`, `lastProbeTime: null`), and items of a
-list carry neither kind nor version.
+"""Encoding of objects of built-in kinds as a Go server writes them, with zero values.
 
-Stored objects stay as they were written; only answers over REST take this form. The fields come from one data file,
-`zeros.json`. Source: upstream's types and `staging/src/k8s.io/apimachinery/pkg/runtime/serializer/json/json.go`.
+Fields that are no pointers and have no `omitempty` are present with their zero value (`status: {}`,
+`resources: {}`, `replicas: 0`, `lastProbeTime: null`). Items of a list have neither kind nor apiVersion.
+
+Stored objects stay as they were written; only answers over REST have this form. The fields come from one data
+file, `zeros.json`. Source: upstream's types and
+`staging/src/k8s.io/apimachinery/pkg/runtime/serializer/json/json.go`.
 """
 
 from collections import OrderedDict
@@ -18,14 +20,14 @@ from apiserver_fake.rest.protobuf import message_name
 from services.api.meta import Document
 
 KEPT_BYTES_MAX = 48 << 20
-"""How many bytes of objects are kept in this form; a list of 5,000 pods is about 12 MB."""
+"""Most bytes of objects cached in this form; a list of 5,000 pods is about 12 MB."""
 NODE, SESSION = "core.Node", "kubeletSession"
 PIECE, PIECE_FOUND = 50, 500
-"""How many objects are completed, or found completed, at a time."""
+"""Number of objects per piece of a list: completed anew, and found in the cache."""
 
 
 class _Field(NamedTuple):
-    """A field that may have to be written: `zero` is JSON, None where nothing is, "{}" a struct of its own zeros."""
+    """A field that may have to be written. `zero`: its JSON; None: no value is written; "{}": a struct of zeros."""
 
     name: str
     zero: str | None
@@ -40,7 +42,7 @@ def _types() -> dict[str, list[_Field]]:
 
 
 def complete(document: Document, of: str) -> None:
-    """Write the zeros of that type's fields into an object."""
+    """Write the zero values of that type's missing fields into an object."""
     types = _types()
     for name, zero, inner, how in types[of]:
         value = document.get(name)
@@ -66,7 +68,7 @@ class _Stored(msgspec.Struct):
 
 
 def metadata_slice(body: bytes) -> tuple[int, int]:
-    """Return where an object's metadata stands in its JSON; (0, 0) for an object without any."""
+    """Return the start and end of an object's metadata in its JSON; (0, 0) if it has none."""
     metadata = bytes(msgspec.json.decode(body, type=_Stored).metadata)
     if not metadata:
         return 0, 0
@@ -75,7 +77,7 @@ def metadata_slice(body: bytes) -> tuple[int, int]:
 
 
 def type_of(api_version: str, kind: str) -> str:
-    """Return the name of a kind's type; "" where nothing is to be written into its objects."""
+    """Return the name of a kind's type; "" if its objects need no zero values."""
     name = message_name(api_version, kind)
     return name if any(field != ("metadata", "{}", "", "") for field in _types().get(name, ())) else ""
 
@@ -87,11 +89,14 @@ class _Head(msgspec.Struct, rename="camel"):
 
 
 class Encoding:
-    """Objects and lists in that form. What was made is kept for as long as there is space, since most of it is asked
-    for again, by another watch or list."""
+    """Encodes objects and lists in that form. Results are cached within a size limit, since most are requested
+    again by another watch or list.
+    """
 
     def __init__(self, kept_bytes_max: int = KEPT_BYTES_MAX, *, has_sessions: bool = True) -> None:
-        """`has_sessions`: whether Nodes show the kubelet's session, which no Kubernetes has."""
+        """Start with an empty cache. `has_sessions`: whether Nodes show the kubelet's session, which no Kubernetes
+        has.
+        """
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
         self.kept_bytes, self._kept_bytes_max = 0, kept_bytes_max
         self._has_sessions = has_sessions
@@ -99,7 +104,7 @@ class Encoding:
         """How many objects were completed, not found."""
 
     def object(self, body: bytes, of: str) -> bytes:
-        """Return one object's JSON with the zeros of its type."""
+        """Return one object's JSON with the zero values of its type."""
         found = self._kept.get(body)
         if found is not None:
             self._kept.move_to_end(body)
@@ -126,7 +131,7 @@ class Encoding:
             self.kept_bytes -= len(form)
 
     def answer(self, body: bytes) -> bytes:
-        """Return an object, or a list of objects of one built-in kind."""
+        """Return an object, or a list of objects of one built-in kind, in that form."""
         head = msgspec.json.decode(body, type=_Head)
         if head.items is None or not head.kind.endswith("List"):
             of = type_of(head.api_version, head.kind)
@@ -137,7 +142,7 @@ class Encoding:
         return msgspec.json.encode({**document, "items": [msgspec.Raw(item) for piece in pieces for item in piece]})
 
     def items(self, stored: Sequence[bytes], api_version: str, kind: str) -> Iterator[list[bytes]]:
-        """Yield the items of a list of a built-in kind, completed and bare, in pieces that take a moment each."""
+        """Yield the items of a list of a built-in kind, completed and without kind, in short pieces."""
         of, made = type_of(api_version, kind), self.made
         heads = tuple(
             head.encode()

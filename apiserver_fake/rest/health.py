@@ -20,12 +20,14 @@ CHECKS = (
     "poststarthook/bootstrap-controller",
     "poststarthook/start-system-namespaces-controller",
 )
-"""What this server does too, under upstream's names, in upstream's order; all of it is done once it has recovered."""
+"""Names of the health checks, as upstream's and in its order, for work that this server does too. All of it
+is done once the server has recovered.
+"""
 READINESS = ("etcd-readiness", "informer-sync")
-"""Checks that `/readyz` alone has."""
+"""Checks that only `/readyz` has."""
 ALWAYS = frozenset(("ping", "log"))
 OF_ETCD = frozenset(("etcd", "etcd-readiness"))
-"""What fails while etcd does not answer, `/livez` too. Source: upstream `pkg/server/options/etcd.go`."""
+"""Checks that fail while etcd does not answer, also of `/livez`. Source: upstream `pkg/server/options/etcd.go`."""
 
 
 def checks_of(endpoint: str) -> tuple[str, ...]:
@@ -34,7 +36,7 @@ def checks_of(endpoint: str) -> tuple[str, ...]:
 
 
 def is_passing(endpoint: str, check: str, *, is_ready: bool, failing: Collection[str] = ()) -> bool:
-    """Whether a check passes; a server that is still reading its store is alive. `failing`: those that do not."""
+    """Whether a check passes. A server that is still reading its store is alive. `failing`: names of failing checks."""
     return check not in failing and (is_ready or endpoint == "livez" or check in ALWAYS)
 
 
@@ -47,9 +49,9 @@ def report(
     read_only: ReadOnly | None = None,
     failing: Collection[str] = (),
 ) -> tuple[int, str]:
-    """Return status and text of an endpoint's whole answer; what fails is always named.
+    """Return status and text of an endpoint's whole answer; failing checks are always named.
 
-    `read_only`: writes are refused, which is a line of its own and no failure: reads and watches go on (S16).
+    `read_only`: writes are refused, which gets a line of its own and is no failure: reads and watches go on (S16).
     """
     left = dict.fromkeys(sorted(excluded))
     lines, failed = [], False

@@ -1,4 +1,4 @@
-"""What stands in HTTP requests and their answers besides the objects: credentials, hosts, bodies, warnings."""
+"""Parts of HTTP requests and answers other than the objects: credentials, hosts, bodies, warnings."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ import re
 import zlib
 from email.utils import formatdate
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
@@ -18,7 +18,8 @@ from aiohttp.http_exceptions import HttpProcessingError, PayloadEncodingError
 from apiserver_fake.extensions.audit.auditor import Trail
 from apiserver_fake.extensions.audit.event import Source
 from apiserver_fake.extensions.fairness.queue_set import QueuedRequest
-from apiserver_fake.rest import discovery, protobuf
+from apiserver_fake.registry.errors import method_not_allowed
+from apiserver_fake.rest import protobuf
 from apiserver_fake.rest.media_types import (
     APPLY,
     BODY_MAX_BYTES,
@@ -44,12 +45,12 @@ _AUDIT_ID = re.compile(r"[!-~]{1,64}")
 
 
 def audit_id(asked: str) -> str:
-    """Return the id under which a request is audited: the caller's if it is a sound one, else a new one."""
+    """Return the id under which a request is audited: the caller's if it is valid, else a new one."""
     return asked if _AUDIT_ID.fullmatch(asked) else str(uuid4())
 
 
 def source_of(request: web.BaseRequest) -> Source:
-    """Return where a request came from; all addresses but the last are what the client and proxies say."""
+    """Return the source of a request. All addresses but the last are claims of the client and of proxies."""
     said = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()]
     real = request.headers.get("X-Real-Ip", "").strip()
     said += [real] if real and real not in said else []
@@ -58,12 +59,12 @@ def source_of(request: web.BaseRequest) -> Source:
 
 
 def trail_of(request: web.BaseRequest) -> Trail | None:
-    """Return what the audit log has of a request."""
+    """Return the audit trail of a request; None if it has none."""
     return request.trail if isinstance(request, HttpRequest) else None
 
 
 def bearer_of(authorization: str) -> str:
-    """Return the token of an Authorization header; "" when there is none.
+    """Return the token of an Authorization header; "" if there is none.
 
     Raises: Unauthorized for credentials of another kind.
     """
@@ -87,7 +88,7 @@ def is_encodable(text: str) -> bool:
 
 
 def is_traceparent(text: str) -> bool:
-    """Whether this is a W3C traceparent; others are ignored, never stored."""
+    """Whether a text is a W3C traceparent; other texts are ignored and never stored."""
     return _TRACEPARENT.fullmatch(text) is not None
 
 
@@ -100,20 +101,20 @@ def warning_header(text: str) -> str:
 
 JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 BODY_S = 30.0
-"""How long a body may take."""
+"""Time limit for receiving a body, in seconds."""
 DISCARDED_MAX_BYTES = 13 * 1024 * 1024
-"""How much of a body that is too large is read on before the connection is given up."""
+"""Bytes of an oversized body that are still read and discarded before the connection is closed."""
 
 
 class BodyTimeout(Timeout):
-    """The refusal of a body that does not end; its connection is of no more use."""
+    """The refusal of a body that does not arrive in time; its connection cannot be used further."""
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
     """Return the whole body, decompressed.
 
-    Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY); BadRequest for a body that breaks the
-    rules of its transfer or content coding; BodyTimeout when it has not come to its end in time (L-REQ).
+    Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY); BadRequest for a body that violates
+    its transfer or content coding; BodyTimeout when it does not arrive completely in time (L-REQ).
     """
     if not request.body_exists:
         return b""
@@ -148,9 +149,9 @@ async def _read(request: web.BaseRequest) -> bytes:
 
 
 def decompressed(body: bytes, coding: str) -> bytes:
-    """Return a body without its content coding: gzip or deflate (RFC 9110 8.4.1); others are not looked at.
+    """Return a body without its content coding: gzip or deflate (RFC 9110 8.4.1); other codings are ignored.
 
-    Raises: RequestEntityTooLarge above 3 MiB; BadRequest for a body that is not in that coding, or ends too early.
+    Raises: RequestEntityTooLarge above 3 MiB; BadRequest for a body that is not in that coding, or is truncated.
     """
     match coding.strip().lower():
         case "gzip" | "x-gzip":
@@ -177,13 +178,14 @@ def decompressed(body: bytes, coding: str) -> bytes:
 
 
 class ServerLog(logging.LoggerAdapter[logging.Logger]):
-    """Where the HTTP library logs: what is a client's fault is no error of the server's and has no traceback.
+    """The logger of the HTTP library. An error of a client is not logged as a server error and has no
+    traceback.
 
-    Anybody who can connect can send what is no HTTP; a line each at level debug fills no log.
+    Any client that can connect can send data that is not HTTP; one line each at level debug fills no log.
     """
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **kwargs: Any) -> None:
-        """Log a failure, unless it is only what a client sent."""
+        """Log a failure, unless the client's data caused it."""
         if isinstance(exc_info, MemoryError):
             end_for_memory()
         if isinstance(exc_info, HttpProcessingError | PayloadEncodingError | web.RequestPayloadError | ConnectionError):
@@ -193,19 +195,41 @@ class ServerLog(logging.LoggerAdapter[logging.Logger]):
 
 
 def json_answer(body: bytes, status: int = 200) -> web.Response:
-    """Return an answer of JSON that is encoded already."""
+    """Return an answer with JSON that is encoded already."""
     return web.Response(body=body, status=status, headers=JSON_HEADERS)
+
+
+class StableDocument(Protocol):
+    """A document that clients may keep: its bytes and its ETag, quotes included."""
+
+    @property
+    def body(self) -> bytes:
+        """The document as it is sent."""
+        ...
+
+    @property
+    def etag(self) -> str:
+        """Made of its content."""
+        ...
+
+
+def only(request: web.BaseRequest, method: str) -> None:
+    """Refuse a request of another method. Raises: MethodNotAllowed."""
+    if request.method != method:
+        raise method_not_allowed()
 
 
 def cached_answer(
     request: web.BaseRequest,
-    found: discovery.Answer,
+    found: StableDocument,
     content_type: str = "application/json",
     *,
     good_until_s: float = 0.0,
 ) -> web.Response:
-    """Return a document that clients may keep, or 304 to one who has it. `good_until_s`: it never changes at this
-    address, and may be kept until then."""
+    """Return a document that clients may cache, or 304 to a client that has it.
+
+    `good_until_s`: the document never changes at this address, and may be cached until then.
+    """
     headers = {"ETag": found.etag, "Vary": "Accept", "Cache-Control": "public"}
     if good_until_s:
         headers |= {"Cache-Control": "public, immutable", "Expires": formatdate(good_until_s, usegmt=True)}
@@ -215,14 +239,14 @@ def cached_answer(
 
 
 GZIP_MIN_BYTES = 128 << 10
-"""Smaller answers are not worth it.
+"""Size from which answers are compressed.
 
 Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/writers.go`.
 """
 
 
 def may_be_compressed(request: web.BaseRequest, size: int) -> bool:
-    """Whether an answer of that many bytes goes out compressed: to a read, and to a client that takes gzip."""
+    """Whether an answer of that many bytes is compressed: it answers a read, and the client accepts gzip."""
     codings = (part.partition(";")[0].strip() for part in request.headers.get("Accept-Encoding", "").split(","))
     return request.method == "GET" and size >= GZIP_MIN_BYTES and "gzip" in codings
 
@@ -242,7 +266,7 @@ def page_answer(page: Page) -> web.Response:
 
 
 def refusal_answer(error: ApiError, form: Form = PLAIN) -> web.Response:
-    """Return a refusal as the Status that clients read, in a form that they take."""
+    """Return a refusal as a Status, in a form that the client accepts."""
     headers = dict(JSON_HEADERS)
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(error.retry_after_s)
@@ -254,7 +278,7 @@ def refusal_answer(error: ApiError, form: Form = PLAIN) -> web.Response:
 
 
 def encoded(document: Any, form: Form) -> bytes:
-    """Return a document in the media type of that form. Raises: NotAcceptable where it has none in protobuf."""
+    """Return a document in the media type of that form. Raises: NotAcceptable if it cannot be encoded in protobuf."""
     if form.media_type == PROTOBUF:
         return protobuf.encode(document)
     if form.media_type == YAML:
@@ -266,7 +290,7 @@ _BROWSERS = ("curl", "Wget", "Mozilla/5.0")
 
 
 def is_pretty(request: web.BaseRequest) -> bool:
-    """Whether JSON is indented: for those who ask for it, and for clients whose output people read.
+    """Whether JSON is indented: for clients that ask for it, and for clients whose output people read.
 
     Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`.
     """
@@ -276,17 +300,17 @@ def is_pretty(request: web.BaseRequest) -> bool:
 
 
 def indented(body: bytes) -> bytes:
-    """Return JSON with two blanks a level."""
+    """Return JSON indented by two spaces per level."""
     return msgspec.json.format(body, indent=2)
 
 
 def raw_json(document: Any) -> web.Response:
-    """Return an answer that is indented for everybody."""
+    """Return an answer that is indented for every client."""
     return web.Response(body=indented(msgspec.json.encode(document)), headers=JSON_HEADERS)
 
 
 class HttpRequest(web.BaseRequest):
-    """A request, and what its answer's head says besides what the answer itself does."""
+    """A request, with its additional answer headers, its turn in a priority level, and its audit trail."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -305,7 +329,7 @@ class HttpRequest(web.BaseRequest):
 
 
 async def json_from(body: bytes, content_type: str) -> bytes:
-    """Return what `json_of` does; long YAML is read beside the loop, which it would hold for seconds."""
+    """Return the result of `json_of`; long YAML is parsed outside the event loop, which it would block for seconds."""
     is_yaml = media_type_of(content_type) in (YAML, APPLY) and not body.lstrip().startswith(b"{")
     read = json_from_yaml if media_type_of(content_type) == APPLY else partial(json_of, content_type=content_type)
     return await asyncio.to_thread(read, body) if is_yaml and len(body) > YAML_AT_ONCE_BYTES else read(body)

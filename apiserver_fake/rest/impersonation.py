@@ -1,4 +1,4 @@
-"""What the `Impersonate-*` headers ask for. Pure.
+"""Parsing of the `Impersonate-*` headers. Pure.
 
 Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/filters/impersonation/impersonation.go`.
 """
@@ -20,8 +20,11 @@ USER, GROUP, UID, EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-
 def impersonated(
     caller: Identity, headers: MultiMapping[str], authorize: Callable[[Identity, Attributes], object]
 ) -> Identity:
-    """Return who the caller acts as: itself without such headers. Raises: Forbidden for what it may not be; BadRequest
-    for groups, uid or extra fields without a user, where upstream has 500."""
+    """Return the identity that the caller acts as: its own without such headers.
+
+    Raises: Forbidden if it may not impersonate that identity; BadRequest for groups, uid or extra fields without a
+    user, where upstream has 500.
+    """
     user = headers.get(USER, "")
     groups, uid = list(headers.getall(GROUP, ())), headers.get(UID, "")
     extra: dict[str, list[str]] = {}

@@ -1,7 +1,8 @@
-"""The listening socket of the REST endpoint: how many connections there may be, of whom, and for how long in silence.
+"""The listening socket of the REST endpoint: limits of connections, in total and per address, and of idle
+time.
 
-Connections are counted from the moment they are accepted, TLS handshake included (FM-N6). When file descriptors run
-out, accepting pauses and what is open goes on (FM-X8). Source: guarantees L-CONN.
+Connections are counted from the moment they are accepted, TLS handshake included (FM-N6). When file descriptors
+run out, accepting pauses and open connections continue (FM-X8). Source: guarantees L-CONN.
 """
 
 import asyncio
@@ -23,18 +24,18 @@ log = structlog.get_logger()
 
 BACKLOG: Final = 1024
 PAUSE_S: Final = 0.5
-"""For how long nothing is accepted when descriptors are short."""
+"""Seconds for which accepting pauses when descriptors are short."""
 RESERVED: Final = 128
-"""Descriptors that are left for the store, the gRPC endpoint and calls of kubelets."""
+"""Descriptors reserved for the store, the gRPC endpoint and calls of kubelets."""
 TLS_BUFFER_BYTES: Final = 32 << 10
-"""What asyncio keeps for each TLS connection to read into, in place of 256 KiB: most connections are idle."""
+"""Read buffer of asyncio per TLS connection, in bytes, in place of 256 KiB: most connections are idle."""
 SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 SAID_S: Final = 60.0
-"""How often it is said that descriptors are short."""
+"""Minimum seconds between log lines about a shortage of descriptors."""
 
 
 class Listener:
-    """Accepts connections for `protocols`. `gone` is due when one of its connections ended."""
+    """Accepts connections for `protocols`. `gone` must be called when one of its connections has ended."""
 
     def __init__(
         self,
@@ -45,8 +46,11 @@ class Listener:
         shake_s: float,
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        """`shake_s`: how long a TLS handshake may take. `turn`: waited for before each handshake, once its client has
-        spoken, because it takes the loop for milliseconds."""
+        """Take the settings; `open` listens. `shake_s`: time limit of a TLS handshake, in seconds.
+
+        `turn`: awaited before each handshake, once its client has sent data, because a handshake occupies the event
+        loop for milliseconds.
+        """
         self._turn = turn
         self._protocols, self.count, self._clock, self._tls, self._shake_s = protocols, count, clock, tls, shake_s
         self._addresses: dict[asyncio.BaseProtocol, str] = {}
@@ -80,7 +84,7 @@ class Listener:
         return port
 
     async def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -88,7 +92,7 @@ class Listener:
             listening.close()
 
     def gone(self, protocol: asyncio.BaseProtocol) -> None:
-        """Take notice of a connection's end."""
+        """Count a connection as ended."""
         if (address := self._addresses.pop(protocol, None)) is not None:
             self.count.leave(address)
 

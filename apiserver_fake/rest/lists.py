@@ -1,7 +1,7 @@
-"""Lists of stored objects as Tables and as metadata alone, put together of stored bytes.
+"""Lists of stored objects as Tables and as metadata alone, assembled from stored bytes.
 
-An object's metadata is a slice of what is stored, and the cells of its row stay the same but for ages: so both are
-found once for each version of an object, and a list of many is written without decoding any.
+An object's metadata is a slice of its stored bytes, and the cells of its row change only if they show ages. So
+both are computed once for each version of an object, and a long list is written without decoding any object.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from services.api.times import duration, parse_time
 
 ROWS_MAX: Final = 20_000
 PART: Final = 100
-"""How many objects are put into a list at a time; others have their turn between."""
+"""Number of objects per part of a list; other tasks run between the parts."""
 
 
 class _Row(NamedTuple):
-    """One object at one version. `cells`: JSON, or the time from which an age is counted."""
+    """The row of one object at one version. `cells`: JSON, or the time from which an age is counted."""
 
     record: Record
     columns: tuple[Column, ...]
@@ -37,7 +37,7 @@ class _Row(NamedTuple):
 
 
 class _Now(float):
-    """A moment that notes whether a cell was computed of it."""
+    """The current time, with a flag that records whether a cell was computed from it."""
 
     is_used = False
 
@@ -65,7 +65,7 @@ class _Now(float):
 
 
 class Rows:
-    """The rows of objects that were listed, each for as long as its object stays as it is."""
+    """A cache of rows of listed objects; a row is valid until its object changes."""
 
     def __init__(self, most: int = ROWS_MAX) -> None:
         self._rows: dict[tuple[str, str, str], _Row] = {}
@@ -81,8 +81,10 @@ class Rows:
         include: str = "Metadata",
         version: str = "v1",
     ) -> Iterator[bytes]:
-        """Yield what `tables.table_of` makes of the list `head` with these objects, in parts that take a moment each.
-        `include`: Metadata or None."""
+        """Yield the Table of the list `head` with these objects, as `tables.table_of` makes it, in short parts.
+
+        `include`: Metadata or None.
+        """
         empty = tables.table(resource, [], head.get("metadata") or {}, now_wall_s, version=version)
         columns = tables.columns_of(resource)
         is_bare = include == "None"
@@ -99,7 +101,9 @@ class Rows:
         return _parts(encode(empty), map(shown, records))
 
     def metadata(self, head: Document, records: Iterable[Record], version: str = "v1") -> Iterator[bytes]:
-        """Yield what `tables.partial_metadata_list` makes of the list `head` with these objects, in parts."""
+        """Yield the list `head` with these objects' metadata, as `tables.partial_metadata_list` makes it, in short
+        parts.
+        """
         opening = _opening(version)
 
         def shown(record: Record) -> bytes:
@@ -160,7 +164,7 @@ def _age(since: float, now_wall_s: float, known: dict[float, bytes]) -> bytes:
 
 
 def is_made_of_slices(form: Form, include: str) -> bool:
-    """Whether a list in that form shows nothing of an object but its metadata and its cells."""
+    """Whether a list in that form shows only the metadata and cells of an object."""
     if form.media_type != JSON:
         return False
     return form.convert == "PartialObjectMetadata" or (form.convert == "Table" and include != "Object")

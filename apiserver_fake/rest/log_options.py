@@ -1,7 +1,7 @@
-"""`PodLogOptions`: what is asked of a container's log, read and judged before the pod is looked at.
+"""`PodLogOptions`: the options of a container log request, read and validated before the pod is read.
 
-Source: upstream `pkg/registry/core/pod/rest/log.go`, `pkg/apis/core/validation/validation.go` (ValidatePodLogOptions),
-`staging/src/k8s.io/apimachinery/pkg/runtime/conversion.go`.
+Source: upstream `pkg/registry/core/pod/rest/log.go`, `pkg/apis/core/validation/validation.go`
+(ValidatePodLogOptions), `staging/src/k8s.io/apimachinery/pkg/runtime/conversion.go`.
 """
 
 import re
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from apiserver_fake.registry.schema.mistakes import wrong_time
 from apiserver_fake.registry.validation.formats import Causes, forbidden, invalid, quoted
-from apiserver_fake.rest.paths import is_set
+from apiserver_fake.rest.parameters import is_set
 from services.api.errors import BadRequest
 from services.api.errors import invalid as invalid_object
 
@@ -21,7 +21,7 @@ _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 @dataclass(frozen=True)
 class LogOptions:
-    """The options by their names of the query; a number or a moment that is not given is None."""
+    """The options by their query names; a number or a time that is absent is None."""
 
     container: str = ""
     flags: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class LogOptions:
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> "LogOptions":
-        """Return the options of a query. Raises: BadRequest for a value that is of another type."""
+        """Return the options of a query. Raises: BadRequest for a value of the wrong type."""
         since = query.get("sinceTime")
         if since not in (None, "", "null") and (why := wrong_time(since or "")):
             raise BadRequest(why)
@@ -48,7 +48,7 @@ class LogOptions:
         )
 
     def check(self, pod: str) -> None:
-        """Raise Invalid naming each option that the log of that pod cannot be read with."""
+        """Check the options for that pod's log. Raises: Invalid naming each wrong option."""
         if causes := list(self._causes()):
             raise invalid_object("PodLogOptions", pod, causes)
 
@@ -67,7 +67,7 @@ class LogOptions:
 
     @property
     def query(self) -> str:
-        """How the kubelet is asked, from the question mark on; "" without options."""
+        """The query for the kubelet, including the question mark; "" without options."""
         options = [f"{flag}=true" for flag in self.flags]
         numbers = {"tailLines": self.tail_lines, "sinceSeconds": self.since_seconds, "limitBytes": self.limit_bytes}
         options += [f"{name}={value}" for name, value in numbers.items() if value is not None]

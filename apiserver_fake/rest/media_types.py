@@ -1,7 +1,7 @@
-"""Which form a client accepts, and turning what it sends into JSON.
+"""Negotiation of the form of answers, and conversion of request bodies to JSON.
 
-`Accept` is a list of media types, of which the best one wins that this server can make. Bodies may be JSON, YAML (V3:
-no anchors, no aliases, bounded) or Kubernetes protobuf.
+`Accept` is a list of media types; the most preferred one that this server can make is chosen. Bodies may be
+JSON, YAML (V3: no anchors, no aliases, bounded) or Kubernetes protobuf.
 """
 
 import math
@@ -28,7 +28,7 @@ BODY_MAX_BYTES = 3 * 1024 * 1024
 APPLY = "application/apply-patch+yaml"
 YAML_MAX_BYTES = 1024 * 1024
 YAML_AT_ONCE_BYTES = 16 * 1024
-"""So much YAML is read in the loop; it takes milliseconds."""
+"""Most bytes of YAML that are parsed in the event loop; parsing them takes milliseconds."""
 YAML_NODES_MAX = 100_000
 YAML_DEPTH_MAX = 64
 
@@ -42,8 +42,10 @@ PATCH_TYPES = {
 
 @dataclass(frozen=True)
 class Form:
-    """The form of an answer: `convert` is "", Table, PartialObjectMetadata or APIGroupDiscoveryList; `is_pretty`: the
-    caller wants it indented."""
+    """The form of an answer. `convert`: "", Table, PartialObjectMetadata or APIGroupDiscoveryList.
+
+    `is_pretty`: the caller wants it indented.
+    """
 
     media_type: str = JSON
     convert: str = ""
@@ -72,14 +74,13 @@ _VERSIONS = {
 }
 _FORMS = (JSON, YAML, PROTOBUF)
 _STREAMS = f"{JSON};stream=watch", f"{PROTOBUF};stream=watch"
-"""What a watch is sent in: YAML has no form of a stream."""
+"""Media types of a watch; YAML has no stream form."""
 
 
 def clauses_of(accept: str) -> list[tuple[str, str, dict[str, str]]]:
-    """Return type, subtype and parameters of each clause, those first that the client likes better, and of these the
-    more exact ones.
+    """Return type, subtype and parameters of each clause: higher quality first, then the more specific ones.
 
-    RFC 9110 12.5.1 says what a quality is.
+    RFC 9110 12.5.1 defines quality.
     """
     found: list[tuple[float, str, str, dict[str, str]]] = []
     for clause in accept.split(","):
@@ -116,11 +117,12 @@ def _form_of(media_type: str, options: dict[str, str], conversions: tuple[str, .
 
 @lru_cache(maxsize=512)
 def negotiate(accept: str, conversions: tuple[str, ...] = (), *, is_stream: bool = False) -> Form:
-    """Return the form that a client likes best; `conversions` are the ones this answer can be made into.
+    """Return the form that a client prefers; `conversions` are the conversions possible for this answer.
 
-    Protobuf is made for those who take nothing else: nearly every client that asks for it also accepts JSON, which is
-    stored and costs nothing. Metadata alone is made in either, so it goes as it is liked best: informers of metadata
-    compare what a list and a watch brought, and in JSON a list's items have a kind. Raises: NotAcceptable.
+    Protobuf is only made for clients that accept nothing else: nearly every client that asks for it also accepts
+    JSON, which is stored and costs nothing. Metadata alone is made in either form, as the client prefers: informers
+    of metadata compare the objects of a list and of a watch, and in JSON a list's items have a kind. Raises:
+    NotAcceptable.
 
     Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`.
     """
@@ -147,17 +149,17 @@ def negotiate(accept: str, conversions: tuple[str, ...] = (), *, is_stream: bool
 
 
 def not_acceptable(forms: Sequence[str]) -> NotAcceptable:
-    """Return the 406 that names what can be had."""
+    """Return the 406 that names the available forms."""
     return NotAcceptable(f"only the following media types are accepted: {', '.join(forms)}")
 
 
 def media_type_of(content_type: str) -> str:
-    """Return the media type without parameters; a missing one is JSON."""
+    """Return the media type without parameters; JSON if it is missing."""
     return content_type.partition(";")[0].strip().lower() or JSON
 
 
 def unsupported(accepted: list[str]) -> UnsupportedMediaType:
-    """Return the 415 of a body in a form that is not read here."""
+    """Return the 415 for a body in an unsupported media type."""
     return UnsupportedMediaType(
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
     )
@@ -172,7 +174,9 @@ def patch_type_of(content_type: str) -> str:
 
 
 def json_of(body: bytes, content_type: str) -> bytes:
-    """Return a create, update or delete body as JSON; JSON itself passes. Raises: UnsupportedMediaType, BadRequest."""
+    """Return a create, update or delete body as JSON; JSON is returned as it is. Raises: UnsupportedMediaType,
+    BadRequest.
+    """
     media_type = media_type_of(content_type)
     if media_type == JSON or not body:
         return body
@@ -184,11 +188,11 @@ def json_of(body: bytes, content_type: str) -> bytes:
 
 
 class _Parser(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """What splits YAML text into its parts; ten times faster where PyYAML was built with libyaml."""
+    """The YAML scanner, parser and composer; ten times faster if PyYAML was built with libyaml."""
 
 
 class _Scalars(SafeConstructor, Resolver):
-    """What a plain scalar of YAML is; timestamps are the text they are: JSON has no dates."""
+    """Resolver of plain YAML scalars. Timestamps stay text, because JSON has no dates."""
 
     def __init__(self) -> None:
         SafeConstructor.__init__(self)
@@ -211,10 +215,10 @@ _COLLECTIONS = frozenset((None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002
 
 
 def json_from_yaml(body: bytes) -> bytes:
-    """Return one YAML document as JSON (V3); a key that a mapping has twice is there twice.
+    """Return one YAML document as JSON (V3); a duplicate key of a mapping stays duplicate.
 
-    Raises: RequestEntityTooLarge above 1 MiB; BadRequest for anchors, aliases, more than 100 000 nodes, more
-    than 64 levels, or text that is not one YAML document.
+    Raises: RequestEntityTooLarge above 1 MiB; BadRequest for anchors, aliases, more than 100 000 nodes, more than
+    64 levels, or text that is not one YAML document.
     """
     if len(body) > YAML_MAX_BYTES:
         raise RequestEntityTooLarge(f"a YAML body may have {YAML_MAX_BYTES} bytes, this one has {len(body)}")

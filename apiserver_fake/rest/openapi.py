@@ -1,11 +1,12 @@
-"""OpenAPI v3: one index and one document a group version, made from the catalogue, `schemas.json` and tables.
+"""OpenAPI v3: one index, and one document per group version, made from the catalogue, `schemas.json` and
+tables.
 
-Types, descriptions and what is required are upstream's schemas; defaults, enums and bounds come from the tables that
-check writes.
+Types, descriptions and required fields come from upstream's schemas; defaults, enums and bounds from the tables
+that validate writes.
 
-kubectl asks two things of it: does PATCH of this kind take `fieldValidation` (then it leaves validation to
-the server), and what do the fields mean (`explain`, client-side strategic merge). A kind without a
-schema gets one that keeps every field, so that it can be applied all the same.
+kubectl uses it for two things: whether PATCH of this kind takes `fieldValidation` (then it leaves validation to
+the server), and the meaning of fields (`explain`, client-side strategic merge). A kind without a schema gets
+one that keeps every field, so that it can still be applied.
 """
 
 from collections.abc import Iterable
@@ -158,7 +159,7 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
 
 
 class _Types:
-    """The types that the paths of one group version name, and those that no loaded schema has."""
+    """The types that the paths of one group version refer to, including those that are in no loaded schema."""
 
     def __init__(self, catalogue: Catalogue, group: str, version: str) -> None:
         self._catalogue, self._group_version = catalogue, (group, version)
@@ -289,11 +290,11 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
 
 SECOND_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _SECOND_FORMS = {JSON: JSON, SECOND_PROTOBUF.replace(".v2.", ".v2@"): SECOND_PROTOBUF, SECOND_PROTOBUF: SECOND_PROTOBUF}
-"""What a client accepts, and what it is sent as: a media type that is read strictly has no `@`."""
+"""Accepted media types, and the media type sent for each: a strictly parsed media type has no `@`."""
 
 
 def second_type(accept: str) -> str:
-    """Return the media type of `/openapi/v2` that a client likes best, "" where it takes none."""
+    """Return the media type of `/openapi/v2` that a client prefers; "" if it accepts none."""
     for main, sub, _ in clauses_of(accept or "*/*"):
         for asked, sent in _SECOND_FORMS.items():
             if main in ("application", "*") and sub in ("*", asked.partition("/")[2]):
@@ -302,7 +303,7 @@ def second_type(accept: str) -> str:
 
 
 def second(catalogue: Catalogue, *, is_protobuf: bool) -> discovery.Answer:
-    """Return `/openapi/v2`: all that is served in one document, which older clients read."""
+    """Return `/openapi/v2`: everything served in one document, which older clients read."""
     return catalogue.once(("openapi/v2", is_protobuf), lambda: _second(catalogue, is_protobuf))
 
 
@@ -328,7 +329,7 @@ def group_version_answer(catalogue: Catalogue, group: str, version: str) -> disc
 
 
 def index(catalogue: Catalogue) -> discovery.Answer:
-    """Return `/openapi/v3`: each group version with a URL that changes when its document does."""
+    """Return `/openapi/v3`: each group version with a URL that changes with its document."""
     return catalogue.once("openapi", lambda: _index(catalogue))
 
 
@@ -347,5 +348,5 @@ def _path_of(group: str, version: str) -> str:
 
 
 def url_of(group: str, version: str, etag: str) -> str:
-    """Return where the document of a group version is, with the hash that its present content has."""
+    """Return the URL of a group version's document, with the hash of its present content."""
     return f"/openapi/v3/{_path_of(group, version)}?hash={etag.strip(chr(34))}"

@@ -1,17 +1,16 @@
-"""From an HTTP method, path and query to the mesh's own `Request` or `WatchRequest`.
+"""Parsing of an HTTP method, path and query into the mesh's own `Request` or `WatchRequest`.
 
 This is the path grammar of the Kubernetes API: core and named groups, namespaced or not, sub-resources, the old
-`/watch/` prefix. Nothing here touches a socket; a refusal is an `ApiError` that says what the real server says.
+`/watch/` prefix. Nothing here uses a socket; a refusal is an `ApiError` with the text of the real server.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from multidict import MultiMapping
 
 from apiserver_fake.registry.catalogue import Catalogue
 from apiserver_fake.registry.decode import json_object
@@ -19,6 +18,7 @@ from apiserver_fake.registry.errors import invalid_option, method_not_allowed, n
 from apiserver_fake.registry.history import HISTORY
 from apiserver_fake.registry.served_version import ServedVersion
 from apiserver_fake.registry.validation.formats import quoted
+from apiserver_fake.rest.parameters import Parameters
 from services.api.errors import BadRequest
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED, CUSTOM, CUSTOM_METRICS, EXTERNAL, EXTERNAL_METRICS
@@ -26,21 +26,11 @@ from services.api.wire import Request, WatchRequest
 
 WATCH_TIMEOUT_MAX_S = 1800.0
 """The longest `timeoutSeconds` that is honoured (L-WTO)."""
-NUMBER_MAX = 2**63 - 1
-SINGLE_PARAMETERS = frozenset(
-    (
-        "allowWatchBookmarks", "at", "container", "continue", "dryRun", "fieldManager", "fieldSelector",
-        "fieldValidation", "follow", "force", "gracePeriodSeconds", "includeObject", "labelSelector", "limit",
-        "limitBytes", "orphanDependents", "previous", "propagationPolicy", "resourceVersion", "resourceVersionMatch",
-        "sendInitialEvents", "sinceSeconds", "sinceTime", "tailLines", "timeoutSeconds", "timestamps", "watch",
-    )
-)  # fmt: skip
-"""Parameters that mean something here; each may be given once (V14). All others are ignored."""
 
 
 @dataclass(frozen=True)
 class SubresourceForm:
-    """What a subresource is called in discovery: group, version and kind of its body ("" = the parent's), verbs."""
+    """The form of a subresource in discovery: group, version and kind of its body ("" = the parent's), verbs."""
 
     kind: str = ""
     group: str = ""
@@ -65,75 +55,18 @@ SUBRESOURCES: dict[str, SubresourceForm] = {
 
 
 CONNECTED = ("attach", "exec", "portforward", "proxy")
-"""Subresources that are no objects: a connection to a container, or an answer of one."""
+"""Subresources that are no objects: a connection to a container, or its output."""
 
 
 def subresource_form(name: str, kind: str = "") -> SubresourceForm:
-    """Return how that subresource of a kind appears; one without an entry is read and written like the object."""
+    """Return the discovery form of a subresource; one without an entry is read and written like the object."""
     form = SUBRESOURCES.get(name) or SubresourceForm()
     return replace(form, kind=f"{kind}{form.kind}") if name == "proxy" else form
 
 
-def is_set(query: Mapping[str, str], name: str) -> bool:
-    """Return a boolean parameter: anything but `0` and `false` in any case is true, also nothing at all after its name.
-
-    Source: upstream `staging/src/k8s.io/apimachinery/pkg/runtime/conversion.go` (Convert_Slice_string_To_bool).
-    """
-    return query.get(name, "false").lower() not in ("0", "false")
-
-
-class Parameters:
-    """A query read with types. Raises: BadRequest for a repeated known parameter or a malformed value (V14)."""
-
-    def __init__(self, query: MultiMapping[str]) -> None:
-        self._query = query
-        if len(query) > 1:
-            for name in dict.fromkeys(query):
-                if name in SINGLE_PARAMETERS and len(query.getall(name)) > 1:
-                    raise BadRequest(f"query parameter {name!r} is given {len(query.getall(name))} times, want once")
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._query
-
-    def text(self, name: str) -> str:
-        """Return the parameter or ""."""
-        return self._query.get(name, "")
-
-    def flag(self, name: str) -> bool:
-        """Return a boolean parameter, as `is_set` reads it."""
-        return is_set(self._query, name)
-
-    def number(self, name: str) -> int | None:
-        """Return a non-negative 64-bit integer, or None when absent."""
-        text = self._query.get(name, "")
-        if not text:
-            return None
-        if not text.isascii() or not text.lstrip("-").isdigit():
-            raise BadRequest(f'strconv.ParseInt: parsing "{text[:32]}": invalid syntax')
-        if not text.isdigit() or len(text) > 19 or int(text) > NUMBER_MAX:
-            raise BadRequest(f"query parameter {name}={text[:32]!r}: want an integer from 0 to {NUMBER_MAX}")
-        return int(text)
-
-    def version(self) -> str:
-        """Return `resourceVersion`; 0 says nothing beside a continue token."""
-        text = self.text("resourceVersion")
-        return "" if text == "0" and "continue" in self else text
-
-    def limit(self) -> int:
-        """Return how many items a page may have, 0 for all of them.
-
-        A negative limit is none; from the cache (`resourceVersion=0`) lists come whole. Source: upstream
-        `staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go`.
-        """
-        is_of_the_cache = self.text("resourceVersion") == "0" and "continue" not in self
-        if is_of_the_cache or (self.text("limit").startswith("-") and self.text("limit")[1:].isdigit()):
-            return 0
-        return self.number("limit") or 0
-
-
 @dataclass(frozen=True)
 class Route:
-    """Where a path of a served resource leads."""
+    """The target of a path of a served resource."""
 
     served: ServedVersion
     namespace: str = ""
@@ -148,7 +81,7 @@ class Route:
 
     @property
     def is_of_definition(self) -> bool:
-        """Whether a definition defines the kind: what is known of its objects is what they say."""
+        """Whether a CustomResourceDefinition defines the kind."""
         return self.served.schema is not None
 
     @property
@@ -164,7 +97,7 @@ class Route:
         return f"{path}/{self.subresource}" if self.subresource else path
 
     def request(self, verb: str, **others: Any) -> Request:
-        """Return a call of that verb on what the path names."""
+        """Return a call of that verb on the route's resource or object."""
         return Request(
             verb=verb,
             resource=self.served.stored,
@@ -185,12 +118,14 @@ _MALFORMED = re.compile(r"[^?]*%(?![0-9A-Fa-f]{2})")
 
 
 def is_malformed(raw_path: str) -> bool:
-    """Whether the path before the query has a percent sign that begins no escape."""
+    """Whether the path before the query has a percent sign that is not part of an escape."""
     return "%" in raw_path and _MALFORMED.match(raw_path) is not None
 
 
 def parse(catalogue: Catalogue, group: str, version: str, rest: Sequence[str]) -> Route:
-    """Return the route of the segments after the group version. Raises: NotFound for a resource or scope not served."""
+    """Return the route for the path segments after the group version. Raises: NotFound for an unserved resource
+    or scope.
+    """
     plurals = catalogue.served.get((group, version), {})
     parts = list(rest)
     if group in (CUSTOM, EXTERNAL) and plurals:
@@ -258,7 +193,7 @@ def verb_of(method: str, route: Route) -> str:
 
 
 def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
-    """Whether this is a watch: of a collection by the query, or by the old path prefix."""
+    """Whether the request is a watch: of a collection by the query, or by the old path prefix."""
     asks = verb == "list" and parameters.flag("watch")
     wanted = verb in ("list", "get") and not route.subresource and (route.is_watch or asks)
     if wanted and route.resource.name in COMPUTED:
@@ -267,9 +202,9 @@ def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
 
 
 def watch_request(route: Route, parameters: Parameters, newest: int) -> WatchRequest:
-    """Return the watch that is asked for; `newest` is the version that is visible now.
+    """Return the watch that is requested; `newest` is the version that is visible now.
 
-    Raises: Invalid when initial events and version match do not agree (W12).
+    Raises: Invalid when initial events and version match contradict each other (W12).
     """
     if "at" in parameters:
         raise BadRequest(f"at={parameters.text('at')}: a watch has no past; name a resourceVersion to watch from")
@@ -307,7 +242,7 @@ _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "Patc
 
 
 def is_dry_run(verb: str, values: Sequence[str]) -> bool:
-    """Whether nothing may be stored. Raises: Invalid for anything but `All`."""
+    """Whether the request is a dry run. Raises: Invalid for a value other than `All`."""
     for value in values:
         if value != "All":
             message = f'Unsupported value: "{value[:80]}": supported values: "All"'
@@ -350,7 +285,7 @@ def to_request(
     lease_epoch: str = "",
     default_manager: str = "",
 ) -> Request:
-    """Return the call. Raises: BadRequest or Invalid for a query this verb cannot mean."""
+    """Return the call. Raises: BadRequest or Invalid for query parameters that do not fit the verb."""
     if verb in ("list", "get"):
         is_selective = verb == "list" or route.resource in (CUSTOM_METRICS, EXTERNAL_METRICS)
         fields = "metricLabelSelector" if route.resource is CUSTOM_METRICS else "fieldSelector"

@@ -1,8 +1,8 @@
 """`pods/log`: a container's output, fetched from its kubelet.
 
-The API server fetches a container's output from the kubelet that runs the pod. The kubelet's address is what its Node
-says: the InternalIP among `status.addresses` and `status.daemonEndpoints.kubeletEndpoint.Port`. Pod and node are read
-as the server itself: the caller needs the right to `get` `pods/log` and no other, as in Kubernetes.
+The API server fetches a container's output from the kubelet that runs the pod. The kubelet's address is in its
+Node: the InternalIP of `status.addresses`, and `status.daemonEndpoints.kubeletEndpoint.Port`. Pod and node are
+read with the server's own identity: the caller only needs the right to `get` `pods/log`, as in Kubernetes.
 """
 
 import ssl
@@ -15,7 +15,6 @@ from aiohttp import web
 
 from apiserver_fake.registry.validation.formats import quoted
 from apiserver_fake.rest.log_options import LogOptions
-from apiserver_fake.rest.paths import Route
 from services.api.errors import ApiError, BadRequest, NotFound, Unavailable
 from services.api.meta import Document
 from services.api.wire import Api, Request
@@ -24,31 +23,32 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class KubeletClient(Protocol):
-    """How this server reaches kubelets."""
+    """The client settings for calls of kubelets."""
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """What connects."""
+        """The HTTP client session."""
         ...
 
     @property
     def scheme(self) -> str:
-        """`https`, or `http` where this server has no certificate for it."""
+        """`https`, or `http` if this server has no certificate for it."""
         ...
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """What a connection is made with."""
+        """The TLS context of connections; None without TLS."""
         ...
 
     @property
     def headers(self) -> dict[str, str]:
-        """What says who is calling."""
+        """The headers that authenticate the API server."""
         ...
 
 
 def container_of(pod: Document, asked: str) -> str:
-    """Return the container that is meant. Raises: BadRequest when one of several is not named, or none is so.
+    """Return the container name to use. Raises: BadRequest if there are several and none is named, or the name
+    is unknown.
 
     Source: upstream `pkg/registry/core/pod/strategy.go` (validateContainer).
     """
@@ -65,7 +65,7 @@ def container_of(pod: Document, asked: str) -> str:
 
 
 def kubelet_address(node: Document) -> str:
-    """Return `host:port` of a node's kubelet. Raises: Unavailable when the node does not say."""
+    """Return `host:port` of a node's kubelet. Raises: Unavailable when the Node has no address."""
     status, name = node.get("status") or {}, node["metadata"].get("name", "")
     host = next((a.get("address") for a in status.get("addresses") or () if a.get("type") == "InternalIP"), None)
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
@@ -77,7 +77,7 @@ def kubelet_address(node: Document) -> str:
 
 
 def log_url(pod: Document, node: Document, container: str, options: LogOptions, scheme: str = "http") -> str:
-    """Return the kubelet's URL with the options it was asked for."""
+    """Return the kubelet's URL for the log, with the requested options."""
     meta = pod["metadata"]
     path = "/".join(quote(part, safe="") for part in (meta["namespace"], meta["name"], container))
     return f"{scheme}://{kubelet_address(node)}/containerLogs/{path}{options.query}"
@@ -90,15 +90,17 @@ async def document_of(api: Api, resource: str, name: str, namespace: str = "") -
     return dict(decoded)
 
 
-async def stream(request: web.BaseRequest, route: Route, itself: Api, kubelets: KubeletClient) -> web.StreamResponse:
-    """Send the log as the kubelet gives it, until it ends or the client leaves; nothing where there is no node yet.
+async def stream(
+    request: web.BaseRequest, namespace: str, name: str, itself: Api, kubelets: KubeletClient
+) -> web.StreamResponse:
+    """Send a pod's log as the kubelet gives it, until it ends or the client leaves; nothing where there is no node yet.
 
     Raises: BadRequest and Invalid for the options; ApiError of the pod's read; NotFound or Unavailable when the node or
     its kubelet is gone.
     """
     options = LogOptions.read(request.rel_url.query)
-    options.check(route.name)
-    pod = await document_of(itself, "pods", route.name, route.namespace)
+    options.check(name)
+    pod = await document_of(itself, "pods", name, namespace)
     container = container_of(pod, options.container)
     node_name = str((pod.get("spec") or {}).get("nodeName") or "")
     if not node_name:
@@ -107,7 +109,7 @@ async def stream(request: web.BaseRequest, route: Route, itself: Api, kubelets: 
         node = await document_of(itself, "nodes", node_name)
     except NotFound:
         raise NotFound(
-            f'pod "{route.name}" is bound to node "{node_name}", which does not exist: its log is gone with it',
+            f'pod "{name}" is bound to node "{node_name}", which does not exist: its log is gone with it',
             details={"name": node_name, "kind": "nodes"},
         ) from None
     url = log_url(pod, node, container, options, kubelets.scheme)

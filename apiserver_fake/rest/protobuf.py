@@ -1,9 +1,9 @@
-"""Kubernetes' protobuf bodies, which kubectl sends for its imperative `create` commands, turned into JSON objects, and
-objects turned into such bodies for clients that take nothing else.
+"""Kubernetes' protobuf: decodes the bodies that kubectl sends for its imperative `create` commands, and
+encodes objects for clients that accept nothing else.
 
 The field numbers come from one data file, `protobuf_fields.json`: for each message, by field number, the JSON
-name, the type and how it appears (`list`, `map`, `inline`, `keep` for a field whose zero is a value). Answers are
-JSON wherever a client takes that too. Source: kubectl-requests 6; upstream
+name, the type and the form (`list`, `map`, `inline`, `keep` for a field whose zero is a value). Answers are
+JSON if the client accepts that too. Source: kubectl-requests 6; upstream
 `staging/src/k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go`.
 """
 
@@ -27,7 +27,7 @@ DEPTH_MAX = 64
 
 
 class NotAcceptable(ApiError, code=406):
-    """406: none of the forms the client accepts can be made."""
+    """406: the server can make no form that the client accepts."""
 
 
 Fields = dict[int, list[str]]
@@ -202,7 +202,7 @@ def _message(name: str, data: bytes, depth: int) -> Document:
 def decode(body: bytes) -> Document:
     """Return the object in the envelope, with its apiVersion and kind.
 
-    Raises: UnsupportedMediaType for a kind without a message here; BadRequest for bytes that are no such message.
+    Raises: UnsupportedMediaType for a kind without a known message; BadRequest for malformed bytes.
     """
     if not body.startswith(MAGIC):
         raise BadRequest("the body is not Kubernetes protobuf: it does not start with its four magic bytes")
@@ -224,7 +224,7 @@ def decode(body: bytes) -> Document:
 
 
 def message_name(api_version: str, kind: str) -> str:
-    """Return what the message of a kind is called in the data files, whether there is one or not."""
+    """Return the name of a kind's message in the data files, whether or not they have it."""
     if kind in ("DeleteOptions", "Status"):
         return f"meta.{kind}"
     group, _, _ = api_version.rpartition("/")
@@ -238,12 +238,12 @@ def _head(number: int, wire_type: int) -> bytes:
 
 
 def tagged(number: int, payload: bytes) -> bytes:
-    """Return a field of bytes, text or a message."""
+    """Return an encoded field of bytes, text or a message."""
     return _head(number, 2) + varint(len(payload)) + payload
 
 
 def numbered(number: int, value: int) -> bytes:
-    """Return a field of a number."""
+    """Return an encoded field of a number."""
     return _head(number, 0) + varint(value & 0xFFFFFFFFFFFFFFFF)
 
 
@@ -251,7 +251,7 @@ _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
 
 def varint(value: int) -> bytes:
-    """Return a number, seven bits a byte."""
+    """Return a number as a varint: seven bits per byte."""
     if value < 0x80:
         return _ONE_BYTE[value]
     found = bytearray()
@@ -331,8 +331,10 @@ def _encoded(name: str, document: Document) -> bytes:
 
 
 def encode(document: Document) -> bytes:
-    """Return an object, a list of objects or a Status in its envelope. Raises: NotAcceptable for a kind without a
-    message here."""
+    """Return an object, a list of objects or a Status in its envelope.
+
+    Raises: NotAcceptable for a kind without a known message.
+    """
     api_version, kind = str(document.get("apiVersion", "")), str(document.get("kind", ""))
     if "items" in document and kind.endswith("List"):
         of = kind.removesuffix("List")
@@ -341,7 +343,7 @@ def encode(document: Document) -> bytes:
 
 
 def encode_item(api_version: str, kind: str, document: Document) -> bytes:
-    """Return an object as it stands in a list of its kind. Raises: NotAcceptable."""
+    """Return an object encoded as an item of a list of its kind. Raises: NotAcceptable."""
     return tagged(2, _encoded(_checked_name(api_version, kind), document))
 
 
@@ -371,6 +373,6 @@ def _checked_name(api_version: str, kind: str) -> str:
 
 
 def frame(event_type: str, document: Document) -> bytes:
-    """Return one event of a watch: its length in four bytes, then the event, the object in its envelope within."""
+    """Return one watch event as bytes: its length in four bytes, then the event with the object in its envelope."""
     event = tagged(1, event_type.encode()) + tagged(2, tagged(1, encode(document)))
     return len(event).to_bytes(4, "big") + event

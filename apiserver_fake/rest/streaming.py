@@ -1,9 +1,11 @@
-"""`pods/exec`, `attach`, `portforward` and `proxy`, `services/proxy`, `nodes/proxy`: ways to a container.
+"""`pods/exec`, `attach`, `portforward` and `proxy`, `services/proxy`, `nodes/proxy`: connections to a
+container.
 
-The kubelet speaks SPDY, as upstream's does. A client that speaks it too is connected through; one that speaks
-WebSockets has its messages translated (v5, v4, …, base64 forms of them), or for a port-forward, as SPDY in WebSocket
-messages, carried over. Who may do it needs the verb `create`, whatever the method: a command is no read.
-Source: upstream `pkg/registry/core/pod/rest/subresources.go`, `staging/src/k8s.io/apiserver/pkg/util/proxy`, KEP-4006.
+The kubelet speaks SPDY, as upstream's does. The connection of a SPDY client is passed through. The messages of
+a WebSocket client are translated (v5, v4, …, base64 forms of them), or for a port-forward, as SPDY in WebSocket
+messages, carried over. The caller needs the verb `create`, whatever the method: running a command is no read.
+Source: upstream `pkg/registry/core/pod/rest/subresources.go`, `staging/src/k8s.io/apiserver/pkg/util/proxy`,
+KEP-4006.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ import structlog
 from aiohttp import web
 
 from apiserver_fake.rest.connections import Query, ports_of
-from apiserver_fake.rest.paths import is_set
+from apiserver_fake.rest.parameters import is_set
 from apiserver_fake.rest.pod_streams import container_of, document_of, kubelet_address
 from services.api.errors import UNREADABLE, ApiError, BadRequest, NotFound, TooManyRequests, Unavailable
 from services.api.meta import Document
@@ -43,7 +45,7 @@ from services.runtime.spdy.connection import (
 
 STREAMED: Final = ("exec", "attach", "portforward")
 SESSIONS_MAX = 512
-"""How many streaming connections one server serves at once."""
+"""Most streaming connections that one server serves at once."""
 DIAL_MAX_S = 10.0
 MESSAGE_BYTES_MAX = 1 << 24
 CHUNK_BYTES = 32 << 10
@@ -62,29 +64,29 @@ log = structlog.get_logger()
 
 
 class Kubelets:
-    """How this server reaches kubelets: over TLS with its own certificate, or plain where none is configured."""
+    """Client for calls of kubelets: over TLS with the server's own certificate, or plain if none is configured."""
 
     def __init__(
         self, session: aiohttp.ClientSession, tls: "KubeletTls | None" = None, token: Callable[[], str] = str
     ) -> None:
-        """`token`: what this server shows to kubelets where it has no certificate."""
+        """Use this session. `token`: returns the bearer token for kubelets, used without a certificate."""
         self.session, self._tls, self._token = session, tls, token
         self.scheme = "https" if tls is not None else "http"
         self.count = 0
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """What a connection is made with now."""
+        """The current TLS context of connections; None without TLS."""
         return self._tls.context if self._tls is not None else None
 
     @property
     def headers(self) -> dict[str, str]:
-        """What says who is calling."""
+        """The headers that authenticate the API server."""
         token = "" if self._tls is not None else self._token()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     async def dial(self, node: Document, path: str, protocols: list[str]) -> Upgraded:
-        """Ask a kubelet to speak SPDY. Raises: Unavailable when it does not answer."""
+        """Open a SPDY connection to a node's kubelet. Raises: Unavailable when it does not answer."""
         host, _, port = kubelet_address(node).rpartition(":")
         try:
             return await dial(
@@ -104,10 +106,10 @@ class Kubelets:
 
 
 class KubeletTls:
-    """What calls of kubelets are made with; `context` is made anew when the files have changed."""
+    """TLS settings of calls of kubelets; `context` is rebuilt when the files have changed."""
 
     def __init__(self, files: TlsFiles) -> None:
-        """Raises: TlsError."""
+        """Read the files. Raises: TlsError."""
         self._files = files
         self._newer = Newer(files)
         self._context = self._made(files.read())
@@ -125,7 +127,7 @@ class KubeletTls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """What a connection is made with now; files that cannot be used are reported, and those before them stay."""
+        """The current TLS context. Invalid new files are logged, and the previous context stays."""
         try:
             if (material := self._newer.read()) is not None:
                 self._context = self._made(material)
@@ -135,7 +137,7 @@ class KubeletTls:
 
 
 def kubelet_tls(certificate: str, key: str, authority: str) -> KubeletTls | None:
-    """Return what calls of kubelets are made with; None without a certificate. Raises: StartError."""
+    """Return the TLS settings of calls of kubelets; None without a certificate. Raises: StartError."""
     if not certificate:
         return None
     try:
@@ -175,8 +177,10 @@ def _query(words: list[tuple[str, str]]) -> str:
 
 
 def asked(group: str, version: str, rest: list[str]) -> tuple[str, str, str, str]:
-    """Return resource, namespace, name and what is asked for by the path segments after the group version: one of
-    STREAMED or `proxy`; all "" for any other path."""
+    """Return resource, namespace, name and connection kind for the path segments after the group version.
+
+    The kind is one of STREAMED or `proxy`; all four are "" for any other path.
+    """
     match group, version, rest:
         case "", "v1", ["namespaces", str(namespace), "pods", str(name), str(kind)] if kind in STREAMED:
             return "pods", namespace, name, kind
@@ -191,7 +195,9 @@ _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": 
 
 
 def right(request: web.BaseRequest, resource: str, namespace: str, name: str, kind: str) -> Request:
-    """Return what the caller needs the right to: `create` for a stream, for a proxy what the method says."""
+    """Return the request that the caller must be authorized for: `create` for a stream, the method's verb for a
+    proxy.
+    """
     verb = "create" if kind in STREAMED else _VERBS.get(request.method, "get")
     bare = name if kind in STREAMED else _divided(name)[0]
     return Request(verb=verb, resource=resource, namespace=namespace, name=bare, subresource=kind)
@@ -199,7 +205,7 @@ def right(request: web.BaseRequest, resource: str, namespace: str, name: str, ki
 
 @dataclass(frozen=True)
 class Target:
-    """What is connected to, as admission leaves it: what `asked` found, the query of a stream, a proxy's path."""
+    """The target of a connection after admission: the result of `asked`, a stream's query, and a proxy's path."""
 
     resource: str
     namespace: str
@@ -210,14 +216,14 @@ class Target:
 
 
 def path_behind(request: web.BaseRequest, resource: str) -> str:
-    """Return what follows `proxy` in a request's path, encoded, with its slash; "" for any other request."""
+    """Return the encoded path after `proxy` in a request's path, with its slash; "" for any other request."""
     parts = request.rel_url.raw_path.split("/")
     behind = parts[(5 if resource == "nodes" else 7) + 1 :]
     return "/" + "/".join(behind) if behind else ""
 
 
 async def serve(request: web.BaseRequest, target: Target, itself: Api, kubelets: Kubelets) -> web.StreamResponse:
-    """Answer what `asked` found, once the caller may. Raises: ApiError; ConnectionError after an upgrade."""
+    """Serve an authorized stream or proxy request (see `asked`). Raises: ApiError; ConnectionError after an upgrade."""
     if target.kind == "proxy":
         resource, namespace, name = target.resource, target.namespace, target.name
         return await proxy(request, resource, namespace, name, target.path, itself, kubelets)
@@ -225,9 +231,9 @@ async def serve(request: web.BaseRequest, target: Target, itself: Api, kubelets:
 
 
 async def stream(request: web.BaseRequest, target: Target, itself: Api, kubelets: Kubelets) -> web.StreamResponse:
-    """Serve one exec, attach or port-forward until it ends. The caller's right is looked at before.
+    """Serve one exec, attach or port-forward until it ends. The caller must be authorized before.
 
-    Raises: ApiError of what cannot be; ConnectionError once the connection is upgraded and over.
+    Raises: ApiError if the stream cannot be opened; ConnectionError once the connection is upgraded and over.
     """
     kind, query = target.kind, target.query
     pod = await document_of(itself, "pods", target.name, target.namespace)
@@ -265,7 +271,7 @@ def _refusal(answer: Upgraded) -> web.Response:
 
 
 class _Raw(asyncio.StreamReaderProtocol):
-    """A connection that HTTP was spoken on, as bytes; its server learns of its end."""
+    """An HTTP connection taken over as raw bytes; its HTTP server is notified of its end."""
 
     def __init__(self, reader: asyncio.StreamReader, former: Any) -> None:
         super().__init__(reader)
@@ -371,7 +377,7 @@ async def _connected(answer: Upgraded) -> AsyncIterator[Connection]:
 
 
 class _Channels:
-    """A WebSocket whose messages begin with the number of a channel."""
+    """A WebSocket whose messages begin with a channel number."""
 
     def __init__(self, socket: web.WebSocketResponse, protocol: str) -> None:
         self._socket, self._is_text = socket, "base64" in protocol
@@ -597,7 +603,8 @@ def _divided(name: str) -> tuple[str, str]:
 async def proxy(
     request: web.BaseRequest, kind: str, namespace: str, name: str, rest: str, itself: Api, kubelets: Kubelets
 ) -> web.StreamResponse:
-    """Answer what a container of a pod or behind a service answers, or a kubelet. The right is looked at before.
+    """Proxy a request to a container of a pod or behind a service, or to a kubelet. The caller must be
+    authorized before.
 
     Raises: ApiError.
     """

@@ -1,8 +1,10 @@
-"""OpenAPI v2: one document of all that is served, made from the documents of OpenAPI v3, and its protobuf form.
+"""OpenAPI v2: one document of everything served, made from the documents of OpenAPI v3, and its protobuf
+form.
 
-v2 knows no `oneOf`, `anyOf`, `not` and `nullable`: what says them is left open, as upstream publishes definitions. The
-protobuf form is that of gnostic, which client-go reads; each message is a table of its fields by number.
-Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/controller/openapi/v2/conversion.go`,
+v2 has no `oneOf`, `anyOf`, `not` and `nullable`: what they express is left open, as upstream publishes
+definitions. The protobuf form is that of gnostic, which client-go reads; each message is a table of its fields
+by number. Source: upstream
+`staging/src/k8s.io/apiextensions-apiserver/pkg/controller/openapi/v2/conversion.go`,
 `staging/src/k8s.io/client-go/discovery/discovery_client.go`.
 """
 
@@ -23,7 +25,7 @@ METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 
 
 def schema_of(schema: Document) -> Document:
-    """Return a schema of v3 as one of v2."""
+    """Return a v3 schema converted to v2."""
     if isinstance(schema.get("allOf"), list) and len(schema["allOf"]) == 1 and "$ref" in schema["allOf"][0]:
         # A reference with a description of its own; v2 has both side by side.
         schema = {
@@ -95,7 +97,7 @@ def _parameter(parameter: Document) -> Document:
 
 
 def document(documents: Iterable[Document], version: str) -> Document:
-    """Return the OpenAPI v2 document of these v3 documents. `version`: the server's."""
+    """Return the OpenAPI v2 document of these v3 documents. `version`: the server's version."""
     paths: Document = {}
     definitions: Document = {}
     for each in documents:
@@ -165,7 +167,7 @@ _ITEM = (("get", 2, "operation"), ("put", 3, "operation"), ("post", 4, "operatio
 _INFO = (("title", 1, _TEXT), ("version", 2, _TEXT))
 _DOCUMENT = (("swagger", 1, _TEXT), ("info", 2, "info"), ("paths", 8, "paths"), ("definitions", 9, "schemas"))
 _MESSAGES: Final = {"schema": (_SCHEMA, 31), "operation": (_OPERATION, 13), "info": (_INFO, 7)}
-"""Messages that stand as they are, with the number of their extensions."""
+"""Messages that are encoded without a wrapper, with the field number of their extensions."""
 
 
 def encode(document: Document) -> bytes:

@@ -1,4 +1,4 @@
-"""What `kubectl get` prints: objects and lists turned into `meta.k8s.io` Tables.
+"""Conversion of objects and lists into `meta.k8s.io` Tables, which `kubectl get` prints.
 
 Columns and cells are defined with each kind (`services/api/kinds`). Ages are counted from the server's wall
 clock. An object whose columns cannot be read still gets a row: one odd object must not hide the rest.
@@ -41,7 +41,7 @@ def _definitions(columns: tuple[Column, ...]) -> list[Document]:
 
 
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-"""How it shows that a value has an unexpected shape (V11)."""
+"""Exceptions that a value of an unexpected shape raises (V11)."""
 
 
 def columns_of(resource: Resource) -> tuple[Column, ...]:
@@ -50,7 +50,7 @@ def columns_of(resource: Resource) -> tuple[Column, ...]:
 
 
 def cells_of(columns: tuple[Column, ...], document: Document, now_wall_s: float) -> list[Any]:
-    """Return one object's cells; where they cannot be computed, its name alone."""
+    """Return one object's cells; if they cannot be computed, its name alone."""
     try:
         return cells(columns, document, now_wall_s)
     except UNREADABLE:
@@ -75,7 +75,7 @@ def partial_metadata_list(body: Document, version: str = "v1") -> Document:
 
 
 def check_include(include: str) -> str:
-    """Return the policy; "" is Metadata. Raises: BadRequest for an unknown one."""
+    """Return the include policy; "" means Metadata. Raises: BadRequest for an unknown policy."""
     if include not in INCLUDES:
         raise BadRequest(f"unrecognized includeObject value {include[:32]!r}: want None, Metadata or Object")
     return include or "Metadata"
@@ -91,7 +91,10 @@ def table(
     version: str = "v1",
     with_columns: bool = True,
 ) -> Document:
-    """Return a Table, a row an object; `metadata` is the list's or object's. A watch's later events have no columns."""
+    """Return a Table with one row per object; `metadata` is that of the list or object.
+
+    `with_columns` False: without columns, for later events of a watch.
+    """
     kind = str(documents[0].get("kind", "")) if documents else ""
     columns = _SCALE if kind == "Scale" else columns_of(resource)
     rows: list[Document] = []
@@ -115,7 +118,9 @@ def table(
 def table_of(
     resource: Resource, body: Document, now_wall_s: float, *, include: str = "Metadata", version: str = "v1"
 ) -> Document:
-    """Return the Table of a decoded answer: a list, when it has `items` and a kind ending in List, or one object."""
+    """Return the Table of a decoded answer. It is a list if it has `items` and its kind ends in List, else one
+    object.
+    """
     if body.get("kind", "") in (resource.list_kind, "List") and "items" in body:
         # Items of a list carry no kind of their own on the wire; rows that show the whole object need it.
         kind = {"kind": resource.kind, "apiVersion": resource.api_version}

@@ -1,7 +1,7 @@
 """A kind in another version than the one it is stored in: what goes out is converted before it is sent.
 
-What comes in is converted where it is written (`registry.write`): there the object that is patched is the newest one,
-and rules of the caller's version judge what is new by what is there.
+What comes in is converted where it is written (`registry.writes.bodies`): there the object that is patched is the
+newest one, and rules of the caller's version judge what is new by what is there.
 """
 
 import re
@@ -20,7 +20,7 @@ _OWN_FORM = ("", "status")
 
 
 class VersionedApi:
-    """An `Api` for callers who know a kind in that version."""
+    """An `Api` for callers that use a kind in that version."""
 
     def __init__(self, api: Api, served: ServedVersion, from_stored: Conversion) -> None:
         self._api, self._served, self._from_stored = api, served, from_stored
@@ -83,7 +83,7 @@ class VersionedApi:
 
 
 def versioned(api: Api, served: ServedVersion) -> Api:
-    """Return the API as a caller of that version sees it."""
+    """Return the API for a caller of that version."""
     if served.from_stored is None:
         return api
     return VersionedApi(api, served, served.from_stored)

@@ -1,7 +1,7 @@
-"""A watch over HTTP: one JSON object a line, in chunks, for as long as the server's watch lasts.
+"""A watch over HTTP: one JSON object per line, chunked, for as long as the server's watch lasts.
 
-Events go out as the bytes they were committed as; only a client that asked for Tables or metadata pays for
-a conversion. A client that takes nothing for ten seconds is cut, never thinned (W14, W15).
+Events are sent as the bytes that were committed; only a client that asked for Tables or metadata needs a
+conversion. A client that reads nothing for ten seconds is cut; no event is ever left out (W14, W15).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from services.api.meta import Document
 from services.api.wire import WatchEvent
 
 FIRST_BATCH_WAIT_S = 0.05
-"""How long the status line waits for a refusal; an idle watch must not keep its client without headers."""
+"""Seconds for which the status line waits for a refusal; an idle watch must not keep its client without headers."""
 
 
 def line(kind: str, body: bytes) -> bytes:
@@ -41,11 +41,11 @@ class EventEncoder:
 
     @property
     def content_type(self) -> str:
-        """The type of the stream."""
+        """The Content-Type of the stream."""
         return f"{PROTOBUF};stream=watch" if self._form.media_type == PROTOBUF else "application/json"
 
     def encode_all(self, batch: list[WatchEvent]) -> bytes:
-        """Return the lines of a batch; those that other clients are sent in the same form are made once."""
+        """Return the lines of a batch; lines that other clients receive in the same form are encoded once."""
         if isinstance(batch, Events) and not self._form.convert:
             return batch.encoded((self._encoding, self._of, self._form.media_type), self.encode)
         return b"".join(map(self.encode, batch))

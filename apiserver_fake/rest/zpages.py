@@ -1,9 +1,9 @@
-"""Pages for those who look after a server: `/statusz`, `/flagz`, `/debug/pprof/`.
+"""Debugging pages for operators: `/statusz`, `/flagz`, `/debug/pprof/`.
 
-The texts are for people: upstream has no format of them, and draws what stands between a name and its value anew. Who
-takes JSON or YAML names the kind, `application/json;as=Statusz;g=config.k8s.io;v=v1beta1`. Profiles are none of what is
-served: decision 0090.
-Source: upstream `staging/src/k8s.io/apiserver/pkg/server` (`statusz`, `flagz`, `routes/profiling.go`).
+The texts are for people: upstream does not specify their format, and picks the separator between a name and its
+value anew each time. A client that accepts JSON or YAML names the kind,
+`application/json;as=Statusz;g=config.k8s.io;v=v1beta1`. Profiles are not served: decision 0090. Source:
+upstream `staging/src/k8s.io/apiserver/pkg/server` (`statusz`, `flagz`, `routes/profiling.go`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class Page:
-    """An answer: what it is, and its own heads."""
+    """An answer: its body and content type, and its own headers."""
 
     body: str
     content_type: str = f"{TEXT}; charset=utf-8"
@@ -39,7 +39,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Status:
-    """What `/statusz` says of a server. `release`: the whole number of it; `began_s`, `now_s`: wall seconds."""
+    """The data of `/statusz`. `release`: the whole release number; `began_s`, `now_s`: wall seconds."""
 
     began_s: float
     now_s: float
@@ -49,16 +49,16 @@ class Status:
 
     @property
     def up_s(self) -> int:
-        """How long it has run."""
+        """The uptime in seconds."""
         return max(0, int(self.now_s - self.began_s))
 
     @property
     def emulated(self) -> str:
-        """The release without its patch."""
+        """The release without its patch number."""
         return ".".join(self.release.split(".")[:2])
 
     def document(self) -> Document:
-        """Return it as the fields of a Statusz."""
+        """Return the status as the fields of a Statusz."""
         return {
             "startTime": format_time(self.began_s),
             "uptimeSeconds": self.up_s,
@@ -69,7 +69,7 @@ class Status:
         }
 
     def text(self) -> str:
-        """Return it as people read it."""
+        """Return the status as text for people."""
         began = format_as(self.began_s, "%a %b %e %H:%M:%S UTC %Y")
         up = f"{self.up_s // 3600} hr {self.up_s // 60 % 60:02} min {self.up_s % 60:02} sec"
         lines = {
@@ -84,13 +84,13 @@ class Status:
 
 
 def debugging_paths(listed: Iterable[str]) -> tuple[str, ...]:
-    """Return the first parts of paths that say something about the server itself."""
+    """Return the first segments of debugging paths, which describe the server itself."""
     folders = {"/" + path.split("/")[1] for path in listed}
     return tuple(sorted(folder for folder in folders - _NOT_FOR_DEBUGGING if folder != "/"))
 
 
 def flags_of(configuration: object) -> dict[str, str]:
-    """Return the flags of a process by name, as Go's flags spell their values."""
+    """Return the flags of a process by name, with values formatted as Go's flags."""
     return {
         each.name.replace("_", "-"): _flag_text(getattr(configuration, each.name))
         for each in fields(configuration)  # type: ignore[arg-type]  # every configuration is a dataclass
@@ -148,7 +148,9 @@ def _form(accept: str, kind: str) -> Form | None:
 
 
 def profiles_page(rest: Sequence[str], raw_path: str) -> Page:
-    """Return what lies below `/debug/pprof`: a page that says that there is no profile, and none by any name."""
+    """Return the page for a path below `/debug/pprof`: an index that says that there are no profiles, or a 404
+    for a profile.
+    """
     if raw_path.endswith("/debug/pprof"):
         return Page("", code=302, headers={"Location": "/debug/pprof/"})
     if any(rest):

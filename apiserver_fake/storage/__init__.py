@@ -1,1 +1,1 @@
-"""Objects at their versions: journal, store, writer, watches."""
+"""Storage of versioned objects: journal, store, writer, watches."""

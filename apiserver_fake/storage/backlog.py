@@ -1,8 +1,8 @@
-"""What a watch begins with: the state of its kind, or the changes it missed, in pieces that all watches share.
+"""The start of a watch: the state of its kind, or the changes it missed, in pieces that all watches share.
 
-A start costs the same however large the state is: the state is cut into pieces once, the next start takes over every
-piece in which nothing has changed since, and what a watch does not select is left out when it takes a piece. So two
-hundred starts hold one state between them, and an event and its encoded form are made once.
+A start costs the same however large the state is. The state is cut into pieces once, and the next start reuses
+every piece in which nothing has changed since. Events that a watch does not select are left out when it takes a
+piece. So two hundred starts hold one state between them, and an event and its encoded form are made once.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ T = TypeVar("T")
 PIECE_ITEMS = 100
 PIECE_BYTES = 128 << 10
 SMALL = 500
-"""A watch that begins with no more objects or changes than this has them made at once, for itself."""
+"""Number of objects or changes up to which the start of a watch is made at once, for that watch alone."""
 SELECTIONS_KEPT = 4
-"""For how many selections a piece keeps its events."""
+"""Number of selections for which a piece caches its events."""
 ENCODED_BYTES_MAX = 64 << 20
 
 
 class Shared:
-    """How many bytes of encoded pieces are kept beside the store."""
+    """The total bytes of encoded pieces that are cached besides the store, and their limit."""
 
     __slots__ = ("bytes", "bytes_max")
 
@@ -41,7 +41,7 @@ class Shared:
 
 
 class Events(list[WatchEvent]):
-    """The events of one piece, which go to several watches, and what they were encoded to, by form."""
+    """The events of one piece, shared by several watches, with their encoded forms."""
 
     __slots__ = ("_encoded", "_shared")
 
@@ -51,7 +51,7 @@ class Events(list[WatchEvent]):
         self._shared = shared
 
     def encoded(self, form: Hashable, encode: Callable[[WatchEvent], bytes]) -> bytes:
-        """Return all events in a form, one behind the other; kept as long as the piece, while there is space."""
+        """Return all events encoded in a form, concatenated; cached as long as the piece, within the byte limit."""
         found = self._encoded.get(form)
         if found is None:
             found = b"".join(map(encode, self))
@@ -61,12 +61,12 @@ class Events(list[WatchEvent]):
         return found
 
     def __del__(self) -> None:
-        """Count what was kept no more."""
+        """Subtract the cached bytes from the total."""
         self._shared.bytes -= sum(map(len, self._encoded.values()))
 
 
 class _Piece:
-    """Neighbours of a state, or changes in order."""
+    """One piece: neighbouring objects of a state, or consecutive changes."""
 
     __slots__ = ("_kept", "changes", "records", "size")
 
@@ -170,7 +170,7 @@ class _Missed:
 
 
 class Backlog:
-    """What one watch has still to take of what it began with: whole pieces, or as many events as it asks for."""
+    """The rest of one watch's start, which it has not taken yet: by whole pieces, or by a number of events."""
 
     __slots__ = ("_last", "_pieces", "_rest")
 
@@ -180,11 +180,11 @@ class Backlog:
         self._last = list(last)
 
     def __bool__(self) -> bool:
-        """Whether there may be more."""
+        """Whether there may be more events."""
         return self._pieces is not None or bool(self._rest) or bool(self._last)
 
     def piece(self) -> list[WatchEvent]:
-        """Return the next piece; it may be empty, when nothing of it is selected."""
+        """Return the next piece; it may be empty if the watch selects none of its events."""
         if self._rest:
             rest, self._rest = self._rest, []
             return rest
@@ -196,7 +196,9 @@ class Backlog:
         return last
 
     def take(self, events_max: int, bytes_max: int) -> list[WatchEvent]:
-        """Return at most so many events, at least one unless there is none; pieces are joined and cut for that."""
+        """Return the next events within the limits, at least one if there is any; pieces are joined and cut for
+        that.
+        """
         while (self._pieces or self._last) and len(self._rest) <= events_max and _bytes(self._rest) <= bytes_max:
             rest, self._rest = self._rest, []
             self._rest = [*rest, *self.piece()]
@@ -206,7 +208,7 @@ class Backlog:
 
 
 def first_of(sizes: Iterable[int], events_max: int, bytes_max: int) -> int:
-    """Return how many of the first events of these sizes go into one batch: at least one, where there is one."""
+    """Return how many of the first events of these sizes fit into one batch; at least one if there is any."""
     count = total = 0
     for size in sizes:
         total += size
@@ -221,7 +223,7 @@ def _bytes(events: Iterable[WatchEvent]) -> int:
 
 
 class Backlogs:
-    """Makes them. What is shared lives as long as a watch that begins with it."""
+    """Makes backlogs. Shared pieces live as long as a watch that uses them."""
 
     def __init__(self, store: Store) -> None:
         self._store, self.shared = store, Shared()
@@ -229,8 +231,9 @@ class Backlogs:
         self._missed: WeakValueDictionary[str, _Missed] = WeakValueDictionary()
 
     def size(self, resource: str, selection: Selection, after: int | None) -> int:
-        """Return how many objects (`after` None) or changes a watch has to be shown at most; 0 for one that is
-        refused."""
+        """Return the most objects (`after` None) or changes that a watch begins with; 0 for a watch that would be
+        refused.
+        """
         if after is None:
             return self._store.most(resource, selection)
         try:
@@ -239,7 +242,7 @@ class Backlogs:
             return 0
 
     def state(self, resource: str, selection: Selection, last: Sequence[WatchEvent]) -> Backlog | None:
-        """Return the state as it is now, and behind it `last`; None when there is nothing."""
+        """Return a backlog of the current state, followed by `last`; None if there are no events."""
         if self._store.most(resource, selection) <= SMALL:
             found = _state(self._store.select(resource, selection).records, selection)
             return self._own(found, last)
@@ -247,7 +250,7 @@ class Backlogs:
         return Backlog(self._taken(state, state.of(selection.namespace), selection), last)
 
     def missed(self, resource: str, selection: Selection, after: int) -> Backlog | None:
-        """Return the changes above a version; None when there is nothing. Raises: Expired."""
+        """Return a backlog of the changes above a version; None if there are none. Raises: Expired."""
         if self._store.count_after(resource, after) <= SMALL:
             found = _changes(self._store.changes_after(resource, after), selection)
             return self._own(found, ())

@@ -1,4 +1,4 @@
-"""What is read of all objects of a kind, of each one once for as long as it stays as it is."""
+"""Values decoded from all objects of a kind, each once until the object changes."""
 
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class Decoded(Generic[T]):
-    """The objects of one kind. `read`: from an object's JSON to what is wanted of it."""
+    """The decoded objects of one kind. `read`: returns the wanted value from an object's JSON."""
 
     def __init__(self, store: Store, resource: str, read: Callable[[bytes], T]) -> None:
         self._store, self._resource, self._read = store, resource, read
         self._known: dict[Key, tuple[Record, T]] = {}
 
     def __iter__(self) -> Iterator[tuple[Record, T]]:
-        """Yield each object's record, and what was read of it, in key order."""
+        """Yield each object's record and its decoded value, in key order."""
         before, self._known = self._known, {}
         for record in self._store.select(self._resource, Selection()).records:
             known = before.get(record.key)

@@ -1,8 +1,9 @@
-"""What survives a crash: every change, in version order, with the answers that request ids may ask for again.
+"""The durable journal: every change, in version order, with the answers that repeated request ids get
+again.
 
-Three journals behind one interface: `Journal` itself keeps nothing, `DiskJournal` is a checksummed log over the
-`Disk` seam (the simulation's faulty disks), `storage.sqlite` is one table in a write-ahead-logged database. `append`
-returns when the batch is durable; an OSError means that nothing of it is.
+Three journals implement one interface: `Journal` itself keeps nothing, `DiskJournal` is a checksummed log over
+the `Disk` seam (the simulation's faulty disks), `storage.sqlite` is one table in a write-ahead-logged database.
+`append` returns when the batch is durable; an OSError means that no part of it is.
 """
 
 import hashlib
@@ -26,10 +27,10 @@ class JournalError(StartError):
 
 @dataclass
 class Recovered:
-    """What a journal held: the state at `base_rv` and every change after it.
+    """The content of a journal: the state at `base_rv` and every change after it.
 
-    `is_first_start`: there was nothing. `bytes_cut`: length of a torn tail that was dropped. `is_copy`: the state is
-    another store's, so no event log has lines of it.
+    `is_first_start`: the journal was empty. `bytes_cut`: length of a torn tail that was dropped. `is_copy`: the
+    state was copied from another store, so no event log has lines of it.
     """
 
     secret: bytes
@@ -42,70 +43,77 @@ class Recovered:
 
 
 class OvertakenError(Exception):
-    """Another API server has committed first, or may have: nothing of the batch was or will be written. What there is
-    of others' is in `Journal.news`; on top of that the operations are to be evaluated again."""
+    """Another API server has committed first, or may have: no part of the batch was or will be written.
+
+    The others' changes are in `Journal.news`; the operations must be evaluated again on top of them.
+    """
 
 
 Base = Callable[[], tuple[int, list[BaseObject]]]
-"""How a journal asks for the state it may start from: the window's start and the objects at it."""
+"""Function that returns the base state for a journal: the window's start, and the objects at that version."""
 
 
 class Journal:
-    """Where changes become durable. This one keeps nothing (`store.durability=memory`); the others override it."""
+    """The journal makes changes durable. This one keeps nothing (`store.durability=memory`); subclasses override it."""
 
     is_durable = False
     is_shared = False
-    """Whether other API servers write to it as well. What follows up to `append` is about that alone."""
+    """Whether other API servers write to it as well. The members below, up to `append`, only matter if they do."""
     changes_max = bytes_max = 1 << 62
-    """How much one `append` takes; bytes as `size` counts them."""
+    """Limits of one `append`: changes, and bytes as `size` counts them."""
     conflicts = failures = 0
-    """How often `append` was overtaken, and how often what keeps the journal did not answer."""
+    """Number of times that `append` was overtaken, and that the journal's storage did not answer."""
 
     @property
     def unavailable(self) -> str:
-        """Why nothing can be written at present; empty: it can."""
+        """The reason why nothing can be written at present; empty if writes are possible."""
         return ""
 
     def size(self, entries: Sequence[Entry]) -> int:
-        """Return how many bytes they take, of `bytes_max`."""
+        """Return the bytes that the entries take, of `bytes_max`."""
         return 0
 
     def on_news(self, notify: Callable[[], None]) -> None:
-        """Have that called whenever `news` has something."""
+        """Register `notify`, which is called whenever `news` has something."""
 
     def news(self) -> list[list[Entry]]:
-        """Return what others have committed since, batch by batch, once. Not while an `append` is under way."""
+        """Return the batches that other servers have committed since the last call. Not to be called during an
+        `append`.
+        """
         return []
 
     def published(self) -> None:
-        """Note that readers see everything that `append` and `news` have given."""
+        """Note that readers see everything that `append` and `news` have returned."""
 
     async def confirm(self) -> None:
-        """Return when readers see everything that was committed before the call. Raises: ApiError."""
+        """Wait until readers see everything that was committed before the call. Raises: ApiError."""
 
     async def check(self) -> str:
-        """Return why what keeps the journal gives no answer; empty when it does, or nothing else keeps it."""
+        """Return why the journal's storage does not answer; empty if it does, or if there is no separate storage."""
         return ""
 
     async def follow(self) -> None:
-        """Follow what others commit, until cancelled. Raises: JournalError."""
+        """Follow the commits of other servers, until cancelled. Raises: JournalError."""
 
     async def open(self, new_secret: bytes) -> Recovered:
-        """Take possession and read it all back; `new_secret` is kept when there is none yet. Raises: JournalError."""
+        """Lock the journal and read all of it; `new_secret` is stored if there is no secret yet. Raises:
+        JournalError.
+        """
         return Recovered(secret=new_secret, is_first_start=True)
 
     async def append(self, entries: Sequence[Entry], window_start: int) -> None:
-        """Make the entries durable, together; changes up to `window_start` may be folded into the base. In a shared
-        journal no entries mean: find out whether what readers see is the newest.
+        """Make the entries durable, together; changes up to `window_start` may be folded into the base.
+
+        Without entries, a shared journal checks whether readers see the newest state.
 
         Raises: OSError (ENOSPC: nothing was written; EIO: the journal is unusable from now on); OvertakenError.
         """
 
     async def probe(self) -> None:
-        """Find out whether there is space again. Raises: OSError."""
+        """Check whether there is disk space again. Raises: OSError."""
 
     async def fold(self, base: Base) -> None:
-        """Shorten what has to be read at the next start, if it is worth it."""
+        """Shorten the journal that the next start must read, if it is worth it."""
 
     async def close(self) -> None:
         """Release everything."""
@@ -116,12 +124,12 @@ _HEAD = len(_MAGIC) + 4 + 8
 
 
 def checksum(payload: bytes | bytearray) -> bytes:
-    """Return the eight bytes by which a torn record is recognised."""
+    """Return the eight-byte checksum by which a torn record is recognised."""
     return hashlib.blake2b(payload, digest_size=8).digest()
 
 
 def frame(payload: bytes) -> bytes:
-    """Return the payload with magic, length and checksum in front."""
+    """Return the payload prefixed with magic, length and checksum."""
     return _MAGIC + len(payload).to_bytes(4, "big") + checksum(payload) + payload
 
 
@@ -134,10 +142,10 @@ def _frame_at(data: bytes, offset: int) -> bytes | None:
 
 
 def frames(data: bytes, name: str) -> tuple[list[bytes], int]:
-    """Return the payloads and the length of their frames; what follows is a torn tail.
+    """Return the payloads and the total length of their frames; the rest is a torn tail.
 
-    Raises: JournalError (78) when a bad frame is followed by a good one: that is damage, not a tear.
-    Source: guarantees S15.
+    Raises: JournalError (78) when a bad frame is followed by a good one: that is damage, not a tear. Source:
+    guarantees S15.
     """
     payloads: list[bytes] = []
     offset = 0
@@ -172,10 +180,10 @@ _SNAPSHOT = msgspec.msgpack.Decoder(_Snapshot)
 
 
 class DiskJournal(Journal):
-    """A log of batches and now and then a snapshot, over the `Disk` seam.
+    """A log of batches with occasional snapshots, over the `Disk` seam.
 
-    Files: `secret`, `snapshot` (replaced atomically), `log-<first rv, 20 digits>` (appended). A log whose
-    changes the snapshot holds is removed after the snapshot is durable, never before (S18).
+    Files: `secret`, `snapshot` (replaced atomically), `log-<first rv, 20 digits>` (appended). A log whose changes
+    the snapshot holds is removed after the snapshot is durable, never before (S18).
     """
 
     is_durable = True
@@ -241,7 +249,7 @@ class DiskJournal(Journal):
             self._window.popleft()
 
     async def probe(self) -> None:
-        """Cut what a failed append may have left behind off the log; that needs space as well."""
+        """Truncate the remains of a failed append from the log; this needs space as well."""
         name = self._log
         data = self._disk.read(name) if name else None
         if data is not None and len(data) > self._log_bytes:

@@ -1,6 +1,7 @@
-"""The end of a process that has no memory left: it answers nothing more, and its supervisor starts another.
+"""Exit of a process that is out of memory: it answers nothing more, and its supervisor starts another.
 
-Whatever was acknowledged is durable; a process that goes on with half of its objects made is worth less than a restart.
+Everything acknowledged is durable; a process that continues with half-constructed objects is worth less than a
+restart.
 """
 
 import os
@@ -13,7 +14,7 @@ _exit = os._exit
 
 
 def end_for_memory() -> NoReturn:
-    """Leave with 70 at once, and say why in one line; nothing is allocated for it."""
+    """Exit with code 70 at once, after one line with the reason; this allocates no memory."""
     os.write(2, _LINE)
     _exit(EXIT_BUG)
     raise SystemExit(EXIT_BUG)

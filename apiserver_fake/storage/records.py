@@ -1,4 +1,4 @@
-"""What the store holds and hands out: objects at a version, their changes, what a journal keeps, what a list means."""
+"""The values of the store: objects at a version, their changes, journal entries, and selections of lists."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from services.api.selectors import EVERYTHING, Selector, Term, parse_field_selec
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 RV_MAX = (1 << 63) - 1
 NO_LABELS: Final[dict[str, str]] = {}
-"""The labels of every object without any: Events are the most, and have none."""
+"""The shared label map of objects without labels: most objects are Events, and have none."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One object at one version.
 
-    `fields` holds the selectable fields, without `metadata.name` and `metadata.namespace`. `digest` is its
-    summand of the state hash, 0 when hashing is off.
+    `fields` holds the selectable fields, without `metadata.name` and `metadata.namespace`. `digest` is its summand
+    in the state hash, 0 when hashing is off.
     """
 
     resource: str
@@ -39,14 +39,15 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """`(namespace, name)`."""
+        """The object's `(namespace, name)`."""
         return Key(self.namespace, self.name)
 
 
 class Cause(msgspec.Struct, frozen=True, gc=False):
-    """Which request brought a change; for the event log, whose readers judge by it (I2, I14, I24, I25), and history.
+    """The request that caused a change; for the event log, by which invariants are judged (I2, I14, I24, I25),
+    and history.
 
-    `at_s`: when, by the wall clock.
+    `at_s`: time of the request, by the wall clock.
     """
 
     identity: str
@@ -61,10 +62,10 @@ UNNAMED = Cause("", "")
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One change of one object, with what was there before.
+    """One change of one object, with the record before it.
 
-    For a removal `record` is the last content at the removal's RV (S19). `group_end` is the RV at which
-    the change's group is complete (S4).
+    For a removal `record` is the last content at the removal's RV (S19). `group_end` is the RV at which the
+    change's group is complete (S4).
     """
 
     rv: int
@@ -79,8 +80,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One change as a journal keeps it.
 
-    `request_id`, `fingerprint`, `code` and `answer` are empty but for a group's last change. `at_s`: when it was asked
-    for, by the wall clock.
+    `request_id`, `fingerprint`, `code` and `answer` are empty except in a group's last change. `at_s`: time of the
+    request, by the wall clock.
     """
 
     rv: int
@@ -104,7 +105,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def cause(self) -> Cause | None:
-        """What is known of the request that brought it; None for a change that an older journal kept."""
+        """The request that caused the change; None for a change that an older journal kept."""
         if not self.verb:
             return None
         return Cause(self.identity, self.verb, self.subresource, self.request_id, at_s=self.at_s)
@@ -119,7 +120,7 @@ class BaseObject(msgspec.Struct, frozen=True, array_like=True):
 
 
 def entry_of(change: Change, identity: str = "", cause: Cause = UNNAMED) -> Entry:
-    """Return a change as a journal keeps it, without the request's answer."""
+    """Return a change as a journal entry, without the request's answer."""
     record = change.record
     return Entry(
         change.rv,
@@ -163,7 +164,7 @@ class _PodStatus(TypedDict, total=False):
 
 
 class _PodHead(TypedDict, total=False):
-    """What a pod's record says of its document; it is a twentieth of one."""
+    """The part of a pod's document from which its record is made: about a twentieth."""
 
     metadata: _Metadata
     spec: _PodSpec
@@ -171,12 +172,14 @@ class _PodHead(TypedDict, total=False):
 
 
 _HEADS: Final[dict[str, msgspec.json.Decoder[Any]]] = {"pods": msgspec.json.Decoder(_PodHead)}
-"""How the part of a document that its record is made from is read, for the kind of which there are many, and large
-ones: a store with them is restored in half the time."""
+"""Decoders of the part of a document from which its record is made, for pods, which are many and large.
+
+They halve the time to restore a store with many pods.
+"""
 
 
 def head_of(name: str, body: bytes) -> Document:
-    """Return so much of a stored object of that kind as `record_of` needs where nothing is hashed."""
+    """Return the part of a stored object of that kind that `record_of` needs without hashing."""
     try:
         if (decoder := _HEADS.get(name)) is not None:
             return decoder.decode(body)  # type: ignore[no-any-return]
@@ -205,8 +208,10 @@ def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, h
 
 
 def beside(record: Record, previous: Record) -> Record:
-    """Return a record which has what is the same in the one before it in common with that one: all but the body, as a
-    rule. A window keeps both."""
+    """Return the record with all parts that equal the previous one's shared with it, usually all but the body.
+
+    The window keeps both records.
+    """
     return msgspec.structs.replace(
         record,
         name=previous.name,
@@ -218,9 +223,9 @@ def beside(record: Record, previous: Record) -> Record:
 
 
 def fields_of(resource: Resource, document: Document) -> dict[str, str]:
-    """Return the values of a kind's selectable fields; one of a wrong shape is "".
+    """Return the values of a kind's selectable fields; a value of a wrong shape becomes "".
 
-    Many objects have a value in common, as all Events of a pod its uid: it is kept once.
+    Values that many objects share, such as a pod's uid in its Events, are kept once.
     """
     fields: dict[str, str] = {}
     for label, value_of in resource.selectable_fields.items():
@@ -232,8 +237,10 @@ def fields_of(resource: Resource, document: Document) -> dict[str, str]:
 
 
 def undefined_resource(name: str, document: Document) -> Resource | None:
-    """Return the kind of a stored object whose wire name no kind has: one that was defined, and may be again. None when
-    the object cannot be of that kind: custom kinds have a group, and a dot in it."""
+    """Return the kind of a stored object whose wire name is not defined now, but was, and may be again.
+
+    None if the object cannot be a custom resource: the group of a custom kind contains a dot.
+    """
     plural, _, group = name.partition(".")
     stored_group, _, version = str(document.get("apiVersion") or "").rpartition("/")
     kind = str(document.get("kind") or "")
@@ -243,7 +250,7 @@ def undefined_resource(name: str, document: Document) -> Resource | None:
 
 
 def digest(kind: str, namespace: str, name: str, document: Document) -> int:
-    """Return one object's summand of the state hash. Canonical JSON has sorted keys. Source: guarantees 2.3."""
+    """Return one object's summand in the state hash. Canonical JSON has sorted keys. Source: guarantees 2.3."""
     text = msgspec.json.encode(document, order="deterministic")
     head = f"{kind}\0{namespace}\0{name}\0".encode()
     return int.from_bytes(hashlib.sha256(head + text).digest(), "big")
@@ -268,7 +275,7 @@ def future_version(wanted: int, visible: int) -> Timeout:
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which objects a list or watch means; an empty namespace means all."""
+    """The objects that a list or watch selects; an empty namespace means all."""
 
     namespace: str = ""
     labels: Selector = EVERYTHING
@@ -284,7 +291,7 @@ class Selection(msgspec.Struct, frozen=True):
         return cls(namespace, parse_label_selector(label_selector) if label_selector else EVERYTHING, terms)
 
     def matches(self, record: Record) -> bool:
-        """Whether the object is meant."""
+        """Whether the selection includes the object."""
         if self.namespace and record.namespace != self.namespace:
             return False
         for term in self.fields:
@@ -299,7 +306,7 @@ class Selection(msgspec.Struct, frozen=True):
         return not self.labels.terms or self.labels.matches(record.labels)
 
     def exact(self, field: str) -> str | None:
-        """Return the value a field must equal, or None when the selection does not say."""
+        """Return the value that a field must equal; None if the selection does not restrict it to one value."""
         for term in self.fields:
             if term.key == field and term.op == "in":
                 return term.values[0]
@@ -307,12 +314,12 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def is_filtered(self) -> bool:
-        """Whether anything but the namespace is asked."""
+        """Whether the selection has any criterion but the namespace."""
         return bool(self.fields or self.labels.terms)
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A part of a list, in key order. `next_after` None: the list ends here; `remaining` None: unknown."""
+    """A part of a list, in key order. `next_after` None: the list ends with this page; `remaining` None: unknown."""
 
     records: list[Record]
     next_after: Key | None = None
@@ -320,7 +327,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class ReadOnly(msgspec.Struct, frozen=True):
-    """Why writes are refused, and since when by the wall clock (S16)."""
+    """The reason why writes are refused, and since when by the wall clock (S16)."""
 
     since_s: float
     why: str

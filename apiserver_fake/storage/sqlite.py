@@ -1,9 +1,11 @@
-"""The journal of one API server on one machine: a table of changes in an SQLite database, and beside it `acked`.
+"""The journal of one API server on one machine: a table of changes in an SQLite database, and the file
+`acked`.
 
-Files of the directory: `store.db` with SQLite's `-wal` and `-shm`, `lock`, which its holder has locked for life (S17),
-and `acked`, which names the newest change that was acknowledged. SQLite reads a damaged or lost log silently up to
-the damage; `acked` records that there was more. A database that holds a store is refused without it, so that
-both of them lost together are refused, too (decision 0042). What is refused is left as it was found.
+Files of the directory: `store.db` with SQLite's `-wal` and `-shm`, `lock`, which its holder keeps locked for
+life (S17), and `acked`, which names the newest acknowledged change. SQLite silently reads a damaged or lost log
+only up to the damage; `acked` records that there was more. A database that holds a store is refused without
+`acked`, so that the loss of both together is refused, too (decision 0042). A refused store is left as it was
+found.
 """
 
 import asyncio
@@ -26,17 +28,20 @@ from services.runtime.real import write_atomically
 
 PRUNE_AFTER_CHANGES = 2_000
 FREE_PAGES_MAX = 4_096
-"""Pages of 4 KiB that the database keeps for later; what is free above them goes back to the disk."""
+"""Free pages of 4 KiB that the database keeps; pages above that are returned to the disk."""
 FREED_PAGES = 2_048
-"""Pages that one pruning gives back, so that no commit waits long for it."""
+"""Pages that one pruning returns to the disk, so that no commit waits long for it."""
 LOG_BYTES_MAX = 16 << 20
-"""What the write-ahead log is cut to after it was written back, should a large commit have made it longer."""
+"""Bytes to which the write-ahead log is truncated after a checkpoint, should a large commit have made it longer."""
 ACCEPTED_GAP = 1_000_000_000
-"""Versions that are left out when a loss is accepted: any that was given out lies below. As for an etcd member that
-is restored: `etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted`."""
+"""Versions that are skipped when a loss is accepted, so that the next version is above any issued before.
+
+An etcd member is restored in the same way: `etcdutl snapshot restore --bump-revision 1000000000
+--mark-compacted`.
+"""
 
 STORE_FORMAT = 1
-"""Of what the tables below hold; raised whenever an older release could not go on with them."""
+"""Format version of the tables below; raised whenever an older release could not continue with them."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -51,13 +56,13 @@ _CAUSE = {
     "subresource": "TEXT NOT NULL DEFAULT ''",
     "at_s": "REAL NOT NULL DEFAULT 0",
 }
-"""Columns of changes that came later than the others."""
+"""Columns of the table `changes` that were added later than the others."""
 _COLUMNS = tuple(Entry.__struct_fields__)
 _INSERT = f"INSERT INTO changes ({','.join(_COLUMNS)}, checksum) VALUES ({','.join('?' * (len(_COLUMNS) + 1))})"
 _MAGIC = b"KLA1"
 _ACKED_BYTES = len(_MAGIC) + 8 + 8 + 8
 _OLD_ACKED_BYTES = 8
-"""Before 0042 the file was the version alone."""
+"""Size in bytes of the file `acked` before 0042, when it was the version alone."""
 _GO_ON = "restore the directory as a whole from a copy, or see `keplab store --help`"
 
 
@@ -342,7 +347,7 @@ class SqliteJournal(Journal):
             self._give_up(database, error)
 
     async def close(self) -> None:
-        """Close the database, then give the directory free."""
+        """Close the database, then unlock the directory."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=False)
 
@@ -358,8 +363,10 @@ class SqliteJournal(Journal):
     # -- by hand, while no server runs
 
     def read(self) -> Recovered:
-        """Return what a server would begin from; nothing is changed. Raises: JournalError when there is nothing, or a
-        server would refuse it."""
+        """Return the content from which a server would start, without changing anything.
+
+        Raises: JournalError when there is none, or a server would refuse it.
+        """
         try:
             self._take_lock()
             found = self._read()
@@ -373,8 +380,9 @@ class SqliteJournal(Journal):
         return found
 
     def survey(self) -> "Survey":
-        """Return what the store holds and whether a server would serve it. Raises: JournalError (74, 75) when it cannot
-        be looked at."""
+        """Return a summary of the store, and whether a server would serve it. Raises: JournalError (74, 75) when it
+        cannot be read.
+        """
         refused = ""
         try:
             self._take_lock()
@@ -395,10 +403,11 @@ class SqliteJournal(Journal):
         return Survey(_last_rv(found), found.base_rv, len(found.base), len(found.entries), refused, is_readable=True)
 
     def accept_loss(self) -> int:
-        """Have servers go on with what the store holds; return the version that they count on from.
+        """Accept a loss, so that servers continue with the stored content; return the version from which they count
+        on.
 
-        Every version that was ever given out lies below it, and no watch or list may begin there: who has seen what is
-        lost is answered 410 and lists anew. Raises: JournalError when nothing is missing, or nothing can be read.
+        Every version that was ever issued is below it, and no watch or list may begin there: a client that has seen
+        lost changes gets 410 and lists anew. Raises: JournalError when nothing is missing, or nothing can be read.
         """
         survey = self.survey()
         if not survey.refused:
@@ -421,7 +430,8 @@ class SqliteJournal(Journal):
         return goes_on
 
     def begin_from(self, secret: bytes, rv: int, objects: Sequence[BaseObject]) -> None:
-        """Begin a store that holds the objects of another at a version, without its changes; versions go on from there.
+        """Create a store with the objects of another store at a version, without its changes; versions continue
+        from there.
 
         Raises: JournalError when there is a store already, or the disk refuses.
         """
@@ -447,16 +457,17 @@ class SqliteJournal(Journal):
             raise JournalError(f"{self._path}: {error}", EXIT_IO) from error
 
     def release(self) -> None:
-        """Give the directory free again, after these."""
+        """Unlock the directory after `read`, `survey`, `accept_loss` or `begin_from`."""
         self._close()
         self._thread.shutdown()
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a store holds. `refused`: why a server would not serve it, "" when it would.
+    """A summary of a store. `refused`: why a server would not serve it; "" if it would.
 
-    `changes`: those of the window, above `window_start`; `objects`: how many there were at that version.
+    `changes`: the number of changes in the window, above `window_start`; `objects`: the number of objects at that
+    version.
     """
 
     resource_version: int = 0

@@ -1,8 +1,8 @@
-"""The one place where objects live: versions, the window of changes, indexes, snapshots at a version.
+"""The in-memory store of all objects: versions, the window of changes, indexes, snapshots at a version.
 
-A pure machine. Writes are staged in a `Staged` batch, which sees its own changes while readers see only
-what was published; publishing moves the visible version in one step (S2). Documents are kept as the
-bytes they were encoded to, once; lists, gets and watches hand out those bytes.
+Pure. Writes are staged in a `Staged` batch, which sees its own changes while readers see only published
+changes; publishing moves the visible version in one step (S2). Documents are encoded once and kept as bytes;
+lists, gets and watches return those bytes.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ WINDOW_CHANGES = 20_000
 WINDOW_BYTES_MAX = 256 << 20
 OBJECT_BYTES_MAX = 1_536 << 10
 LINGERING = 256
-"""Changes of one kind that are still held after they have left the window: so many are let go at once."""
+"""Number of changes of one kind that are kept after they have left the window, so that they are dropped together."""
 SAMPLED = 4
-"""By how many objects the size of those of a kind is estimated."""
+"""Number of objects by which the size of a kind's objects is estimated."""
 INDEXED_FIELDS: dict[str, tuple[str, ...]] = {"pods": ("spec.nodeName",)}
-"""Field selectors by equality that are answered from an index, by resource; `metadata.name` always is."""
+"""Fields by resource whose equality selectors are answered from an index; `metadata.name` always is."""
 
 
 class _Table:
@@ -109,8 +109,8 @@ class _Table:
 class Store:
     """Objects of all kinds under one version counter.
 
-    Invariant: `rv` is the visible version; every change in `(window_start, rv]` is in the window, and
-    nothing a reader can reach has a higher version.
+    Invariant: `rv` is the visible version; every change in `(window_start, rv]` is in the window, and readers see
+    no object with a higher version.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Store:
         return {name: len(self._tables[name].objects) for name in sorted(self._tables)}
 
     def size_of(self, resource: str) -> tuple[int, int]:
-        """Return how many objects of a kind there are, and about how many bytes they have: as the first few have."""
+        """Return the number of objects of a kind, and their approximate total bytes, estimated from the first few."""
         table = self._tables.get(resource)
         if table is None or not table.objects:
             return 0, 0
@@ -148,7 +148,7 @@ class Store:
         return len(table.objects), len(table.objects) * (sum(few) // len(few))
 
     def count_in(self, resource: str, namespace: str) -> int:
-        """Return how many objects of a kind one namespace holds."""
+        """Return the number of objects of a kind in one namespace."""
         table = self._tables.get(resource)
         return table.counts.get(namespace, 0) if table is not None else 0
 
@@ -158,7 +158,7 @@ class Store:
         return self.window_bytes > WINDOW_BYTES_MAX and len(self._window) <= self._window_changes
 
     def count_after(self, resource: str, rv: int) -> int:
-        """Return how many changes of a kind are above `rv`. Raises: Expired when some have left the window."""
+        """Return the number of a kind's changes above `rv`. Raises: Expired when some have left the window."""
         if rv < self.window_start:
             raise Expired(f"too old resource version: {rv} ({self.rv})")
         table = self._tables.get(resource)
@@ -176,14 +176,16 @@ class Store:
         return table.changes[bisect_right(table.changes, rv, lo=table.head, key=lambda change: change.rv) :]
 
     def get_at(self, resource: str, namespace: str, name: str, at: int) -> Record | None:
-        """Return the object as it was at version `at`, None when there was none. Raises: Expired when `at` is below the
-        window."""
+        """Return the object as it was at version `at`; None if it did not exist.
+
+        Raises: Expired when `at` is below the window.
+        """
         key = Key(namespace, name)
         later = (change.previous for change in self.changes_after(resource, at) if change.record.key == key)
         return next(later, self.get(resource, namespace, name))
 
     def changes_of(self, resource: str, namespace: str, name: str) -> list[Change]:
-        """Return the changes of the window to whatever had that name, oldest first."""
+        """Return the changes in the window of all objects that had that name, oldest first."""
         key = Key(namespace, name)
         return [change for change in self.changes_after(resource, self.window_start) if change.record.key == key]
 
@@ -257,7 +259,7 @@ class Store:
         return islice(table.keys, low, high)
 
     def most(self, resource: str, selection: Selection) -> int:
-        """Return how many objects a selection can have at most, without looking at them."""
+        """Return an upper bound of the number of objects in a selection, without reading them."""
         table = self._tables.get(resource)
         if table is None:
             return 0
@@ -276,7 +278,9 @@ class Store:
         ]
 
     def reindex(self, resource: Resource) -> None:
-        """Read the selectable fields of a kind's objects and changes again: the kind has others now."""
+        """Compute the selectable fields of a kind's objects and changes again, because the kind's fields have
+        changed.
+        """
         table = self._tables.get(resource.name)
         if table is None:
             return
@@ -302,7 +306,7 @@ class Store:
         return Staged(self)
 
     def publish(self, changes: Sequence[Change], now_s: float) -> None:
-        """Make durable changes visible, all at once, and let old ones leave the window."""
+        """Make durable changes visible, all at once, and drop old changes from the window."""
         if not changes:
             return
         assert changes[0].rv == self.rv + 1, f"change {changes[0].rv} does not follow {self.rv}"
@@ -330,7 +334,7 @@ class Store:
         self.window_bytes += len(record.body)
 
     def trim(self, now_s: float) -> None:
-        """Forget changes that are older than the window and not among its last (5 min and 20,000 changes)."""
+        """Drop changes that are older than the window and not among its last (5 min and 20,000 changes)."""
         window = self._window
         while len(window) > self._window_changes:
             rv, at_s, resource, size = window[0]
@@ -343,7 +347,7 @@ class Store:
             self.window_start = rv
 
     def load(self, base: Iterable[Record], base_rv: int) -> None:
-        """Begin with these objects as the state at `base_rv`; only for an empty store."""
+        """Fill the empty store with these objects as the state at `base_rv`."""
         assert self.count == 0
         assert not self._window
         for record in sorted(base, key=lambda r: (r.resource, r.key)):
@@ -374,9 +378,9 @@ def restore(
     now_s: float,
     resources: Mapping[str, Resource],
 ) -> None:
-    """Rebuild the state before a restart; `resources`: the kinds by wire name.
+    """Rebuild the state of before a restart; `resources`: the kinds by wire name.
 
-    Raises: Gap when an RV is missing or repeated, follows a wrong one, or is of a kind that is not known.
+    Raises: Gap when an RV is missing or repeated, does not match its previous version, or is of an unknown kind.
     """
     store.load((_record(store, resources, each.resource, each.rv, each.body) for each in base), base_rv)
     for entry in entries:
@@ -393,9 +397,9 @@ def _record(store: Store, resources: Mapping[str, Resource], name: str, rv: int,
 
 
 def changes_of(store: Store, entries: Iterable[Entry], resources: Mapping[str, Resource]) -> list[Change]:
-    """Return what a row of entries changes on top of the visible state.
+    """Return the changes that a sequence of entries makes to the visible state.
 
-    Raises: Gap when an RV is missing or repeated, follows a wrong one, or is of a kind that is not known.
+    Raises: Gap when an RV is missing or repeated, does not match its previous version, or is of an unknown kind.
     """
     changes: list[Change] = []
     newest: dict[tuple[str, str, str], Record | None] = {}
@@ -418,7 +422,7 @@ def changes_of(store: Store, entries: Iterable[Entry], resources: Mapping[str, R
 
 
 class Staged:
-    """Changes on their way to the journal: they see each other, readers do not see them (S2)."""
+    """A batch of changes that are not yet in the journal: they see each other, readers do not see them (S2)."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -439,7 +443,7 @@ class Staged:
         return self._store.get(resource, namespace, name)
 
     def select(self, resource: str, selection: Selection) -> list[Record]:
-        """Return the selected newest objects, visible ones in key order, then those staged anew."""
+        """Return the newest selected objects: visible ones in key order, then newly staged ones."""
         overlay = self._overlay.get(resource)
         if not overlay:
             return self._store.select(resource, selection).records
@@ -450,11 +454,11 @@ class Staged:
         return [record for record in found if record is not None and selection.matches(record)]
 
     def count(self) -> int:
-        """Return how many objects there will be."""
+        """Return the number of objects after the batch."""
         return self._store.count + self._news
 
     def count_in(self, resource: str, namespace: str) -> int:
-        """Return how many objects of a kind a namespace will hold."""
+        """Return the number of objects of a kind in a namespace after the batch."""
         return self._store.count_in(resource, namespace) + self._news_in.get((resource, namespace), 0)
 
     def _note(self, change: Change, sign: int) -> None:
@@ -494,7 +498,7 @@ class Staged:
         return record
 
     def rollback(self, mark: int) -> None:
-        """Take back what was staged since there were `mark` changes."""
+        """Undo all changes staged after the first `mark` changes."""
         if len(self.changes) == mark:
             return
         for change in reversed(self.changes[mark:]):
@@ -506,7 +510,7 @@ class Staged:
         self.rv = self.changes[-1].rv if self.changes else self._store.rv
 
     def seal(self, mark: int) -> None:
-        """Make everything staged since there were `mark` changes one group (S4)."""
+        """Make all changes staged after the first `mark` changes one group (S4)."""
         if len(self.changes) - mark < 2:
             return
         end = self.changes[-1].rv

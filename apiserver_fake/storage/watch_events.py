@@ -1,4 +1,4 @@
-"""What a watch is sent: the events of changes, of the state it begins with, bookmarks, and the error that ends it."""
+"""The events of a watch: changes, the state it begins with, bookmarks, and the error that ends it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from services.api.wire import WatchEvent
 
 
 def transition_type(change: Change, selection: Selection) -> str:
-    """Return what the change is to a watch with that selection: ADDED, MODIFIED, DELETED or "" (W7)."""
+    """Return the event type of the change for a watch with that selection: ADDED, MODIFIED, DELETED or "" for
+    none (W7).
+    """
     was = change.previous is not None and selection.matches(change.previous)
     if change.type != DELETED and selection.matches(change.record):
         return MODIFIED if was else ADDED
@@ -19,7 +21,7 @@ def transition_type(change: Change, selection: Selection) -> str:
 
 
 def event_of(kind: str, record: Record, traceparent: str) -> WatchEvent:
-    """Return an event that shows an object as the record has it."""
+    """Return an event with the record's object."""
     return WatchEvent(
         type=kind,
         resource=record.resource,
@@ -33,10 +35,11 @@ def event_of(kind: str, record: Record, traceparent: str) -> WatchEvent:
 
 
 def event_for(kind: str, change: Change) -> WatchEvent:
-    """Return the event of a change for the watches to which it is of that type.
+    """Return the event of a change for watches that see it with type `kind`.
 
-    An object that stops matching a selector goes as it last matched, with the version of the change, so that informers
-    with a selector see what they lose (W7). Source: upstream `staging/src/k8s.io/apiserver/pkg/storage/cacher`.
+    An object that stops matching a selector is sent as it last matched, with the version of the change, so that
+    informers with a selector see what they lose (W7). Source: upstream
+    `staging/src/k8s.io/apiserver/pkg/storage/cacher`.
     """
     event = event_of(kind, change.record, change.traceparent)
     if kind != DELETED or change.type == DELETED or change.previous is None:
@@ -47,7 +50,7 @@ def event_for(kind: str, change: Change) -> WatchEvent:
 
 
 def bookmark(resource: Resource, rv: int, *, initial_events_end: bool = False) -> WatchEvent:
-    """Return the event that says: everything up to `rv` was delivered before this (W6)."""
+    """Return a bookmark: everything up to `rv` was delivered before it (W6)."""
     metadata: Document = {"resourceVersion": str(rv)}
     if initial_events_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

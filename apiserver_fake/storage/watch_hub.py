@@ -1,8 +1,9 @@
-"""Store changes to bounded queues, one a watch; a watch that is too slow is cut, none is thinned (W14, W15).
+"""Distribution of store changes to bounded queues, one per watch; a slow watch is cut, and no events are
+skipped (W14, W15).
 
-An event is what a change is through a watch's selection. The hub finds a change's watchers by index: a watch on one
-name or on one node's pods costs nothing for changes of others. Events are made once and shared. A watcher is taken
-from with `take`; it says through its `notify` callback that there is something to take, so one task may serve
+A watch sees a change as an event through its selection. The hub finds a change's watchers by index: a watch on
+one name or on one node's pods costs nothing for changes of others. Events are made once and shared. Events are
+read from a watcher with `take`; its `notify` callback signals that there are events, so one task may serve
 thousands of watches.
 """
 
@@ -51,7 +52,7 @@ Taken = Callable[["Watcher", list[WatchEvent]], None]
 
 
 class _Queued(msgspec.Struct):
-    """A live event as it waits in the queues of watches, made once for all of them. `queues`: how many those are."""
+    """A live event in the queues of watches, made once for all of them. `queues`: the number of queues that hold it."""
 
     event: WatchEvent
     size: int
@@ -60,10 +61,11 @@ class _Queued(msgspec.Struct):
 
 
 class Watcher:
-    """One watch: what was found at its start, then a bounded queue of live events.
+    """One watch: the backlog of its start, then a bounded queue of live events.
 
-    Invariant: what `take` has returned is a contiguous prefix of the matching changes above the start. `end_reason` is
-    empty while the watch lives; what is still queued may be taken after its end, except when it was cut for slowness.
+    Invariant: the events returned by `take` are a contiguous prefix of the matching changes above the start.
+    `end_reason` is empty while the watch lives. Queued events may be taken after its end, except when it was cut
+    for slowness.
     """
 
     __slots__ = (
@@ -90,27 +92,27 @@ class Watcher:
 
     @property
     def queued(self) -> int:
-        """How many live events wait to be taken."""
+        """Number of live events that wait to be taken."""
         return len(self._queue)
 
     @property
     def is_filling(self) -> bool:
-        """Whether so much waits that it should be taken at once."""
+        """Whether so many events wait that they should be taken at once."""
         return len(self._queue) * 8 > self._hub.queue_events or self.queued_bytes * 8 > self._hub.queue_bytes
 
     @property
     def has_events(self) -> bool:
-        """Whether `take` would return something."""
+        """Whether `take` would return events."""
         return bool(self._backlog or self._queue)
 
     @property
     def is_beginning(self) -> bool:
-        """Whether it has not taken all that it began with."""
+        """Whether part of its start has not been taken yet."""
         return self.is_held or self._backlog is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will come any more."""
+        """Whether no more events will come."""
         return bool(self.end_reason) and not self.has_events
 
     def take(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
@@ -135,7 +137,9 @@ class Watcher:
         return self._taken(taken)
 
     def take_piece(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
-        """Return the next events like `take`, but of what it began with one piece as it is, which may be empty."""
+        """Return the next events like `take`; while the start lasts, return one whole piece of it, which may be
+        empty.
+        """
         if self._backlog is not None:
             events = self._backlog.piece()
             if not self._backlog:
@@ -152,14 +156,14 @@ class Watcher:
         return events
 
     def close(self, reason: str = CLIENT_GONE) -> None:
-        """Let the watch end; what it has not taken it does not get. Closing it again changes nothing."""
+        """End the watch and drop the events it has not taken. A second call has no effect."""
         self._hub.end(self, reason)
         self._drop()
 
     # -- the hub's side
 
     def begin(self, backlog: Backlog | None) -> None:
-        """Put what was found at the start in front; it does not count against the queue's bounds."""
+        """Set the backlog of the start, which is taken first; it does not count against the queue's limits."""
         self._backlog = backlog
         if backlog:
             self._notify_once()
@@ -169,7 +173,7 @@ class Watcher:
         self._notify_once()
 
     def offer(self, queued: _Queued) -> None:
-        """Queue a live event, or cut the watch when it has not kept up (W14)."""
+        """Queue a live event; cut the watch if it has not kept up (W14)."""
         hub, queue = self._hub, self._queue
         if len(queue) >= hub.queue_events or (queue and self.queued_bytes + queued.size > hub.queue_bytes):
             self.cut()
@@ -183,7 +187,7 @@ class Watcher:
             self._notify_once()
 
     def cut(self) -> None:
-        """End the watch as too slow; what it has not taken it does not get (W14)."""
+        """End the watch as too slow, and drop the events it has not taken (W14)."""
         self._drop()
         self._hub.end(self, SLOW)
 
@@ -196,12 +200,12 @@ class Watcher:
         self._queue, self.queued_bytes = [], 0
 
     def settle(self, place: dict[int, Watcher]) -> None:
-        """Remember the index entry this watcher stands in."""
+        """Add this watcher to an index entry, and remember the entry."""
         self._place = place
         place[self.number] = self
 
     def leave(self, reason: str) -> None:
-        """Take the watcher out of the index and mark it ended."""
+        """Remove the watcher from the index and mark it as ended."""
         self.end_reason = reason
         if self._place is not None:
             self._place.pop(self.number, None)
@@ -210,7 +214,7 @@ class Watcher:
 
     @property
     def is_live(self) -> bool:
-        """Whether the hub delivers to it already."""
+        """Whether the hub delivers live events to it already."""
         return self._place is not None
 
     def _notify_once(self) -> None:
@@ -219,7 +223,7 @@ class Watcher:
 
 
 class _Index:
-    """The watchers of one kind, by what narrows them most."""
+    """The watchers of one kind, by their most selective criterion."""
 
     __slots__ = ("broad", "by_value")
 
@@ -240,7 +244,9 @@ def _waiting_bytes(watcher: Watcher) -> int:
 
 
 class Hub:
-    """All watches. From reading the store to entering the index is no await: no change is lost or doubled (W12, P2)."""
+    """All watches. There is no await between reading the store and entering the index, so that no change is
+    lost or doubled (W12, P2).
+    """
 
     def __init__(
         self,
@@ -280,22 +286,23 @@ class Hub:
     # -- opening
 
     def interested(self, resource: str) -> int:
-        """Return how many watches may want an event of that kind, whichever object it is about."""
+        """Return how many watches may receive an event of that kind, whichever object it is about."""
         index = self._indexes.get(resource)
         return len(index.broad) if index is not None else 0
 
     def users(self) -> frozenset[str]:
-        """Return whose watches are open."""
+        """Return the users whose watches are open."""
         return frozenset(watcher.identity.user for watcher in self._watchers.values())
 
     def open(
         self, identity: Identity, resource: Resource, request: WatchRequest, notify: Notify, *, is_held: bool = False
     ) -> Watcher:
-        """Begin a watch; from now on `notify` is called whenever its queue stops being empty or it ends. One that
-        `is_held` begins with `release`.
+        """Begin a watch; from now on `notify` is called whenever its queue stops being empty or it ends.
 
-        Raises: BadRequest for malformed parameters, TooManyRequests above the number of watches (L-WN).
-        A version that is too old or too far ahead is an ERROR event, then the end (W10, W11).
+        A watch with `is_held` begins with `release`.
+
+        Raises: BadRequest for malformed parameters, TooManyRequests above the number of watches (L-WN). A version that
+        is too old or too far ahead is an ERROR event, then the end (W10, W11).
         """
         selection = Selection.parse(resource, request.namespace, request.label_selector, request.field_selector)
         start = self._start_of(request)
@@ -340,7 +347,7 @@ class Hub:
             self.end(watcher, EXPIRED)
 
     def size(self, resource: Resource, request: WatchRequest) -> int:
-        """Return how many objects or changes a watch begins with at most; 0 for one that would be refused."""
+        """Return the most objects or changes that a watch begins with; 0 for a watch that would be refused."""
         try:
             selection = Selection.parse(resource, request.namespace, request.label_selector, request.field_selector)
             start = self._start_of(request)
@@ -394,7 +401,7 @@ class Hub:
     # -- changes
 
     def publish(self, changes: Sequence[Change]) -> None:
-        """Hand published changes to every watch they concern, in order."""
+        """Deliver published changes to every watch that selects them, in order."""
         self._bookmarks.clear()
         now_s = self._clock.now()
         for change in changes:
@@ -461,7 +468,7 @@ class Hub:
     # -- ending
 
     def end(self, watcher: Watcher, reason: str) -> None:
-        """End a watch for that reason, once."""
+        """End a watch for that reason; only the first call has an effect."""
         if watcher.end_reason:
             return
         self._watchers.pop(watcher.number, None)
@@ -486,7 +493,7 @@ class Hub:
                 del index.by_value[(field, value)]
 
     def end_kind(self, resource: str) -> None:
-        """End all watches of a kind, whose clients resume: it is served in another way from now on."""
+        """End all watches of a kind, because it is served differently from now on; their clients resume."""
         for watcher in [each for each in self._watchers.values() if each.resource.name == resource]:
             self.end(watcher, REDEFINED)
 
@@ -504,7 +511,7 @@ class Hub:
             self._is_sooner.set()
 
     async def run(self) -> None:
-        """Send bookmarks and end watches when it is time, until cancelled."""
+        """Send bookmarks and end expired watches, until cancelled."""
         while True:
             wait_s = self.tick(self._clock.now())
             self._is_sooner.clear()
@@ -513,7 +520,7 @@ class Hub:
                     await self._is_sooner.wait()
 
     def tick(self, now_s: float) -> float | None:
-        """Do what is due; return the seconds until the next thing is, or None when nothing is planned."""
+        """Do the work that is due; return the seconds until the next work, or None if none is planned."""
         timers = self._timers
         while timers and timers[0][0] <= now_s:
             at_s, _, what, number = heapq.heappop(timers)
@@ -536,7 +543,7 @@ class Hub:
         return max(0.0, timers[0][0] - now_s) if timers else None
 
     def report_progress(self, watcher: Watcher) -> None:
-        """Send a watch a bookmark at the store's version behind what waits for it, if it takes bookmarks."""
+        """Queue a bookmark at the store's version after the waiting events, if the watch takes bookmarks."""
         if watcher.bookmarks and watcher.is_live:
             watcher.offer(self._bookmark(watcher.resource))
 

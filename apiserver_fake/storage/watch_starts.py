@@ -1,8 +1,9 @@
-"""Whose turn it is to begin a watch with much to show: a few at once, for each identity fewer, the others in a queue.
+"""Turns of watches with a long start: a few start at once, fewer per identity, the others wait in a queue.
 
-A start that sends nothing because its client does not read gives its place to the next one, and takes a new turn when
-its client reads on. So a start costs other clients a slice of the loop's time, and a stalled one nothing (guarantees
-L-PF: watches count until their initial state is sent; AS-16). Pure but for the loop's timers.
+A start that sends nothing because its client does not read releases its place to the next one, and takes a new
+turn when its client reads again. So a start costs other clients a slice of the loop's time, and a stalled one
+nothing (guarantees L-PF: watches count until their initial state is sent; AS-16). Pure but for the loop's
+timers.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from services.api.errors import TooManyRequests
 AT_ONCE, AT_ONCE_PER_IDENTITY = 4, 2
 WAITING_MAX, WAITING_PER_IDENTITY = 2_000, 256
 WAIT_S: Final = 15.0
-"""How long a start waits for its turn: a quarter of a request's longest time. Source: upstream
-`staging/src/k8s.io/apiserver/pkg/server/config.go`."""
+"""Seconds that a start waits for its turn: a quarter of a request's longest time. Source: upstream
+`staging/src/k8s.io/apiserver/pkg/server/config.go`.
+"""
 STALLED_S: Final = 0.25
-"""A client that takes nothing for so long gives its place to the next start."""
+"""Seconds without reading after which a client's start releases its place."""
 RETRY_AFTER_S: Final = 1
 
 
 class Place:
-    """One start's place, or its wait for one."""
+    """The place of one start, held or waited for."""
 
     __slots__ = ("_starts", "is_held", "is_waiting", "on_turn", "user")
 
@@ -34,29 +36,31 @@ class Place:
         self.is_held = self.is_waiting = False
 
     def give_back(self) -> None:
-        """Let the next start begin; `ask_again` before the next piece."""
+        """Release the place to the next start; call `ask_again` before the next piece."""
         if self.is_held:
             self.is_held = False
             self._starts.release(self.user)
 
     def ask_again(self) -> None:
-        """Wait for another turn, before those that have had none; `on_turn` is called unless it is held at once."""
+        """Wait for another turn, ahead of starts that had none; `on_turn` is called unless the place is held at
+        once.
+        """
         if not self.is_held and not self.is_waiting:
             self._starts.enter(self, is_first=True)
 
     def leave(self) -> None:
-        """Neither hold nor wait for a place any more."""
+        """Release the place, or stop waiting for one."""
         if self.is_waiting:
             self.is_waiting = False
             self._starts.forget(self)
         self.give_back()
 
     def stalls_later(self) -> asyncio.TimerHandle:
-        """Return the timer that gives the place back; cancel it when the client has taken what was sent."""
+        """Return the timer that releases the place; cancel it when the client has read what was sent."""
         return asyncio.get_running_loop().call_later(STALLED_S, self.give_back)
 
     async def turn(self) -> None:
-        """Return when the place is held. Waits without limit: its stream has begun."""
+        """Wait until the place is held, without a time limit, because its stream has begun."""
         woken = asyncio.Event()
         self.on_turn = woken.set
         self.ask_again()
@@ -66,7 +70,7 @@ class Place:
 
 
 class Starts:
-    """The places of one server, given in turn to the identities that wait for one."""
+    """The places of one server, assigned in turn to the identities that wait for one."""
 
     def __init__(self, at_once: int = AT_ONCE, per_identity: int = AT_ONCE_PER_IDENTITY) -> None:
         self._at_once, self._per_identity = at_once, per_identity
@@ -76,7 +80,7 @@ class Starts:
         self.refused = 0
 
     def ask(self, user: str, on_turn: Callable[[], None]) -> Place:
-        """Return a place that is held, or waits: then `on_turn` is called when it is. Raises: TooManyRequests."""
+        """Return a place, held or waiting; `on_turn` is called when a waiting one is held. Raises: TooManyRequests."""
         mine = len(self._queues.get(user, ()))
         if mine >= WAITING_PER_IDENTITY or self.waiting >= WAITING_MAX:
             raise self.refusal(f"{mine} watches of {user}, {self.waiting} in all wait to begin")
@@ -85,12 +89,12 @@ class Starts:
         return place
 
     def refusal(self, why: str) -> TooManyRequests:
-        """Return what a start is refused with, and count it."""
+        """Return the refusal of a start, and count it."""
         self.refused += 1
         return TooManyRequests(f"{why}, try again later", retry_after_s=RETRY_AFTER_S)
 
     async def turn(self, user: str) -> Place:
-        """Return a place once it is held. Raises: TooManyRequests when its turn did not come within 15 s."""
+        """Wait for a place and return it. Raises: TooManyRequests when its turn did not come within 15 s."""
         woken = asyncio.Event()
         place = self.ask(user, woken.set)
         try:
@@ -124,7 +128,7 @@ class Starts:
         self._grant(place)
 
     def forget(self, place: Place) -> None:
-        """Take a place out of its queue."""
+        """Remove a place from its queue."""
         queue = self._queues[place.user]
         queue.remove(place)
         self.waiting -= 1
@@ -132,7 +136,7 @@ class Starts:
             del self._queues[place.user]
 
     def release(self, user: str) -> None:
-        """One place of a user's is free."""
+        """Free one place of a user."""
         self.held -= 1
         self._held[user] -= 1
         if not self._held[user]:

@@ -1,8 +1,8 @@
-"""The one task that commits: operations in, answers out, in one order (P1, S5).
+"""The one task that commits: it takes operations and answers them, in one order (P1, S5).
 
-A handler submits an operation and awaits a shielded future, so a cancelled handler cannot tear a commit.
-The writer evaluates operations against visible plus staged state, makes the batch durable, publishes, and
-only then answers: everything an answer says is durable (S1, S2).
+A handler submits an operation and awaits a shielded future, so a cancelled handler cannot tear a commit. The
+writer evaluates operations against visible plus staged state, makes the batch durable, publishes it, and only
+then answers: everything in an answer is durable (S1, S2).
 """
 
 import asyncio
@@ -34,25 +34,25 @@ BATCH_OPERATIONS = 1_024
 QUEUE_MAX = 2_000
 QUEUE_BYTES_MAX = 64 << 20
 QUEUE_RESERVED = 400
-"""Places that only the mesh's own components may take, so that a flood of users' writes stops no heartbeat."""
+"""Queue places reserved for the mesh's own components, so that a flood of users' writes stops no heartbeat."""
 ANSWERS_S = 300.0
 ANSWERS_MAX = 10_000
 OVERDUE_CHECK_S = 1.0
 PROBE_PERIOD_S = 1.0
-"""How often a full disk is asked whether there is space again."""
+"""Seconds between probes of a full disk for space."""
 
 _COMPONENTS = ("system:node:", "system:kube-scheduler", "system:controller:")
 
 
 def refusal(error: ApiError) -> Response:
-    """Return a refusal as the answer it is."""
+    """Return a refusal as a Response."""
     return Response(
         code=error.code, body=msgspec.json.encode(error.status()), warnings=error.warnings, audit=error.audit
     )
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a request id was answered. `at_s`: monotonic, when."""
+    """The answer to a request id. `at_s`: monotonic time of the answer."""
 
     fingerprint: bytes
     response: Response
@@ -67,12 +67,12 @@ class AnswerTable:
         self._answers: OrderedDict[tuple[str, str], Answer] = OrderedDict()
 
     def find(self, key: tuple[str, str], now_s: float) -> Answer | None:
-        """Return the answer given to that request before, if it is still remembered."""
+        """Return the earlier answer to that request, if it is still kept."""
         answer = self._answers.get(key)
         return answer if answer is not None and now_s - answer.at_s <= self._ttl_s else None
 
     def keep(self, key: tuple[str, str], answer: Answer) -> None:
-        """Remember an answer; forget what is too old or too many."""
+        """Keep an answer; drop those that are too old or too many."""
         self._answers[key] = answer
         self._answers.move_to_end(key)
         while self._answers:
@@ -87,9 +87,9 @@ log = structlog.get_logger()
 
 @dataclass(eq=False)
 class Operation:
-    """One write on its way. `plan` stages its changes and returns the answer, or raises ApiError.
+    """One write to commit. `plan` stages its changes and returns the answer, or raises ApiError.
 
-    `deadline_s`: monotonic; the operation has no effect when the writer comes to it later (S8).
+    `deadline_s`: monotonic; the operation has no effect if the writer reaches it later (S8).
     """
 
     plan: Callable[[Staged], Response]
@@ -103,7 +103,7 @@ class Operation:
     size: int = 0
     cause: Cause = UNNAMED
     again: Callable[[Staged], Response] | None = None
-    """The plan made anew, in case another server commits first: a plan may have written into what it was made of."""
+    """A fresh plan for a second evaluation, if another server commits first: a plan may have modified its input."""
 
 
 @dataclass
@@ -119,7 +119,7 @@ class _Batch:
 
 
 class Writer:
-    """Commits operations one batch at a time, and publishes between two batches what others have committed."""
+    """Commits operations one batch at a time, and publishes other servers' commits between two batches."""
 
     def __init__(
         self,
@@ -130,8 +130,11 @@ class Writer:
         publish_news: Callable[[Sequence[Change]], None] | None = None,
         resources: Callable[[], Mapping[str, Resource]] = dict,
     ) -> None:
-        """`publish_news`: what publishes changes that another server has committed, None for `publish`. `resources`:
-        the kinds by wire name, for those."""
+        """Take the parts. `publish_news`: publishes changes that another server has committed; None: `publish`
+        does.
+
+        `resources`: the kinds by wire name, for those changes.
+        """
         self._store, self._journal, self._clock, self._publish = store, journal, clock, publish
         self._publish_others = publish_news or publish
         self._resources = resources
@@ -149,7 +152,7 @@ class Writer:
 
     @property
     def queued(self) -> int:
-        """How many operations wait."""
+        """Number of operations that wait."""
         return len(self._queue)
 
     def _note_news(self) -> None:
@@ -179,12 +182,12 @@ class Writer:
         return operation.done
 
     def answered(self, identity: str, request_id: str, fingerprint: bytes) -> Response | None:
-        """Return the answer this very request got before; None for another body, which is not this request (S9)."""
+        """Return the earlier answer to this same request; None for another body, which is another request (S9)."""
         known = self.answers.find((identity, request_id), self._clock.now()) if request_id else None
         return known.response if known is not None and known.fingerprint == fingerprint else None
 
     async def run(self) -> None:
-        """Commit until cancelled. Raises: JournalError (74) when a write or sync failed for good."""
+        """Commit until cancelled. Raises: JournalError (74) when a write or sync failed permanently."""
         committing = asyncio.current_task()
         assert committing is not None
         async with asyncio.TaskGroup() as group:
@@ -398,7 +401,7 @@ def _entries(changes: Sequence[Change], operation: Operation, response: Response
 
 
 def answers_of(entries: Sequence[Entry], now_s: float) -> list[tuple[tuple[str, str], Answer]]:
-    """Return the answers that journal entries carry, so that request ids survive a restart (S9)."""
+    """Return the answers in journal entries, so that request ids survive a restart (S9)."""
     found = []
     for entry in entries:
         if entry.request_id:

@@ -1,1 +1,1 @@
-"""Pods that use devices with NoExecute taints, deleted."""
+"""Deletion of pods that use devices with NoExecute taints."""

@@ -1,9 +1,10 @@
-"""Delete pods whose devices have NoExecute taints: at once, or when the tolerations of their claims run out.
+"""Delete pods whose devices have NoExecute taints: at once, or when the tolerations of their claims run
+out.
 
-A key names its kind: `pod/NAME` or `rule/NAME`. When a pod has to go stands in taints and allocation, so nothing is
-lost with a process; what is remembered serves the event of a deletion that is called off, and the counts. It belongs to
-a pod on a node: an unbind makes it void.
-Source: dra-core 8; controllers 12; kep-5194 8; upstream `pkg/controller/devicetainteviction`.
+A key names its kind: `pod/NAME` or `rule/NAME`. The eviction time of a pod follows from taints and allocation,
+so nothing is lost with a process. The controller's memory only serves the event of a cancelled deletion, and
+the counts. A memory entry is for a pod on one node: an unbind makes it void. Source: dra-core 8; controllers
+12; kep-5194 8; upstream `pkg/controller/devicetainteviction`.
 """
 
 from dataclasses import dataclass, replace
@@ -38,14 +39,14 @@ REASON: Final = "DeletionByDeviceTaintManager"
 MESSAGE: Final = "Device Taint manager: deleting due to NoExecute taint"
 EVENT: Final = "DeviceTaintManagerEviction"
 STATUS_PERIOD_S: Final = 10.0
-"""The status of a rule changes no more often, once it has seen the rule's newest form."""
+"""Minimum seconds between two status writes of a rule, once the status reflects the rule's newest generation."""
 WORKERS: Final = 10
 BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0)
 
 
 @dataclass(frozen=True)
 class Marked:
-    """A pod that has to go: which one, on which node, when, and whether its deletion was asked for."""
+    """A pod to evict: its uid, its node, its eviction time, and whether its deletion was requested."""
 
     uid: str
     node: str
@@ -54,19 +55,21 @@ class Marked:
 
 
 class EvictionCounts:
-    """What was deleted, and how long after it was due."""
+    """The number of deletions, and their latency after the eviction time."""
 
     def __init__(self) -> None:
         self.deletions_total = 0
         self.latency = Histogram(BUCKETS_S)
 
     def samples(self) -> Samples:
-        """Return the samples."""
+        """Return the metric samples."""
         return METRICS.of(self)
 
 
 class DeviceTaintEviction:
-    """The pods by claim, the devices on offer, the pods that have to go, and the reconcile of one pod or rule."""
+    """The controller's state (pods by claim, published devices, pods to evict), and the reconcile of one pod or
+    rule.
+    """
 
     def __init__(self, switches: Switches) -> None:
         self._switches = switches.of(ClaimSwitches)
@@ -182,7 +185,7 @@ class DeviceTaintEviction:
         return joined(each for each in found if each is not None)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
-        """A pod with claims whose node or claims changed, or that is marked; and the rules that it concerns."""
+        """Return the pod's key and those of its rules, if its node or claims changed, or it is marked for eviction."""
         pod, old, new = change.object, change.old, change.new
         if not pod.spec.resource_claims:
             return []
@@ -194,7 +197,9 @@ class DeviceTaintEviction:
         return self._keys(key, listers)
 
     def claim_changed(self, change: Change[ResourceClaim], listers: Listers) -> list[Key]:
-        """The pods that use a claim whose devices changed; of one whose consumers changed, those that came or went."""
+        """Return the pods that use a claim whose devices changed; if only its consumers changed, those that came or
+        went.
+        """
         old, new = change.old, change.new
         key = change.object.metadata.key
         before, after = _pools(old), _pools(new)
@@ -216,12 +221,12 @@ class DeviceTaintEviction:
         return self._users(key, [each for each in (old, new) if each is not None], listers)
 
     def slice_changed(self, change: Change[ResourceSlice], listers: Listers) -> list[Key]:
-        """The pods that use devices of a pool in which taints changed."""
+        """Return the pods that use devices of a pool in which taints changed."""
         pools = self._offers.note(change.old, change.new)
         return self._of_claims([key for pool in pools for key in self._claims.get(pool, ())], listers)
 
     def rule_changed(self, change: Change[DeviceTaintRule], listers: Listers) -> list[Key]:
-        """The rule, and when it says something else, the pods of all claims (rules change seldom)."""
+        """Return the rule and, if its spec changed, the pods of all claims (rules change seldom)."""
         old, new = change.old, change.new
         if new is None:
             self._evicted.pop(change.object.metadata.uid, None)

@@ -1,6 +1,7 @@
-"""When the pods that use a claim have to go because of taints on its devices. Pure.
+"""Eviction times of pods whose claims have devices with NoExecute taints. Pure.
 
-Source: dra-core 8; upstream `pkg/controller/devicetainteviction/device_taint_eviction.go` (`claimEvictionTime`).
+Source: dra-core 8; upstream `pkg/controller/devicetainteviction/device_taint_eviction.go`
+(`claimEvictionTime`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,25 +15,25 @@ from services.api.times import parse_time
 from services.dra.taints import tolerates
 
 Pool = tuple[str, str]
-"""Driver and name of a pool."""
+"""Driver and name of a device pool."""
 
 
 @dataclass(frozen=True)
 class Eviction:
-    """When, in seconds since the epoch, and because of which rules (their uids), among other taints perhaps."""
+    """An eviction time in epoch seconds, and the uids of the rules that cause it, perhaps besides other taints."""
 
     at_s: float
     rules: tuple[str, ...] = ()
 
 
 class Offers:
-    """The slices of every pool; of a pool those of its newest generation count."""
+    """The slices of every pool; only slices of a pool's newest generation count."""
 
     def __init__(self) -> None:
         self._pools: dict[Pool, dict[Key, ResourceSlice]] = {}
 
     def note(self, old: ResourceSlice | None, new: ResourceSlice | None) -> list[Pool]:
-        """Take a change into account; return the pools in which taints are not as they were before."""
+        """Record a changed slice; return the pools whose taints changed."""
         pools = list(dict.fromkeys(pool_of(each) for each in (old, new) if each is not None))
         before = [self.taints(pool) for pool in pools]
         if old is not None and (slices := self._pools.get(pool_of(old))) is not None:
@@ -44,7 +45,7 @@ class Offers:
         return [pool for pool, taints in zip(pools, before, strict=True) if self.taints(pool) != taints]
 
     def taints(self, pool: Pool) -> dict[str, tuple[DeviceTaint, ...]]:
-        """Return the taints of the pool's devices with effect NoExecute, by the device's name."""
+        """Return the NoExecute taints of the pool's devices, by device name."""
         found: dict[str, tuple[DeviceTaint, ...]] = {}
         for each in self._newest(pool):
             for device in each.spec.devices:
@@ -54,7 +55,7 @@ class Offers:
         return found
 
     def count(self, rule: DeviceTaintRule) -> int:
-        """Return how many published devices the rule selects."""
+        """Return the number of published devices that the rule selects."""
         selector = rule.spec.device_selector
         if selector is None:
             return 0
@@ -70,16 +71,17 @@ class Offers:
 
 
 def pool_of(offer: ResourceSlice) -> Pool:
-    """Return the pool that a slice is part of."""
+    """Return the pool of a slice."""
     return offer.spec.driver, offer.spec.pool.name
 
 
 def eviction_from(claim: ResourceClaim, offers: Offers, rules: Sequence[DeviceTaintRule]) -> Eviction | None:
-    """Return when the claim's pods have to go: the earliest over its devices and their taints; None: they may stay.
+    """Return when the claim's pods must be evicted: the earliest time over its devices and their taints; None:
+    never.
 
-    A taint that a toleration without seconds matches does no harm; one that others match has its time plus the fewest
-    seconds; any other its time. Deviates: upstream's controller passes over tolerations that name no effect, though the
-    scheduler allocates by them.
+    A taint that a toleration without seconds matches has no effect. A taint that other tolerations match counts
+    from its time plus the fewest seconds; any other taint counts from its time. Deviates: upstream's controller
+    ignores tolerations that name no effect, though the scheduler allocates by them.
     """
     if claim.status.allocation is None:
         return None
@@ -93,7 +95,7 @@ def eviction_from(claim: ResourceClaim, offers: Offers, rules: Sequence[DeviceTa
 
 
 def joined(evictions: Iterable[Eviction]) -> Eviction | None:
-    """Return the earliest time of all and every rule; None when there is none."""
+    """Return the earliest time and all rules of the evictions; None if there are none."""
     every = list(evictions)
     if not every:
         return None
@@ -102,7 +104,7 @@ def joined(evictions: Iterable[Eviction]) -> Eviction | None:
 
 
 def selects(rule: DeviceTaintRule, result: DeviceRequestAllocationResult) -> bool:
-    """Whether the rule is for an allocated device, published or not."""
+    """Whether the rule selects an allocated device, published or not."""
     selector = rule.spec.device_selector
     return selector is not None and selector.selects(*result.id)
 

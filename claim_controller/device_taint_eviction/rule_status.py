@@ -1,6 +1,7 @@
-"""What the status of a DeviceTaintRule says of the pods that have to go because of it, in upstream's words. Pure.
+"""The status of a DeviceTaintRule: how many pods it evicts, in upstream's words. Pure.
 
-Source: dra-core 8; upstream `pkg/controller/devicetainteviction/device_taint_eviction.go` (`maybeUpdateRuleStatus`).
+Source: dra-core 8; upstream `pkg/controller/devicetainteviction/device_taint_eviction.go`
+(`maybeUpdateRuleStatus`).
 """
 
 from dataclasses import dataclass
@@ -11,12 +12,12 @@ from services.api.meta import Document
 from services.api.times import format_time
 
 NONE = "None"
-"""The effect of a rule that only shows what NoExecute would do."""
+"""Effect of a rule that only previews NoExecute."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """`pods` that have to go, in how many `namespaces`; devices that the rule selects; pods `evicted` so far."""
+    """`pods` to evict, the number of their `namespaces`, devices that the rule selects, and pods `evicted` so far."""
 
     pods: int = 0
     namespaces: int = 0

@@ -1,1 +1,1 @@
-"""ResourceClaims made from templates, and deallocated when no pod uses them."""
+"""Creation of ResourceClaims from templates, and their deallocation when no pod uses them."""

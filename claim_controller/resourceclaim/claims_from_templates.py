@@ -1,6 +1,7 @@
-"""Claims that are made from templates, for a pod or for a pod group: their names and documents, and whose they are.
+"""Claims made from templates for a pod or a pod group: their names, documents, and owners.
 
-Source: dra-core 4 (pod sync), kep-5194 12; upstream `pkg/controller/resourceclaim/controller.go` (`handleClaim`).
+Source: dra-core 4 (pod sync), kep-5194 12; upstream `pkg/controller/resourceclaim/controller.go`
+(`handleClaim`).
 """
 
 from typing import Final
@@ -12,11 +13,11 @@ from services.api.meta import Document
 from services.reconcile.writes import controller_reference
 
 BASE_MAX: Final = 57
-"""What is left of a name's 63 characters before a dash and the five that the server makes up."""
+"""Characters of a name's 63 that are left before a dash and the five that the server generates."""
 
 
 def generate_name(owner: str, entry: str) -> str:
-    """Return `<owner>-<entry>-`; when that is too long, both parts cut in proportion, and no dash behind them.
+    """Return `<owner>-<entry>-`; if that is too long, both parts cut in proportion, without a trailing dash.
 
     Deviates: upstream may end the first part in a dot, and then the API server refuses the name.
     """
@@ -44,13 +45,13 @@ def claim_of(owner: Pod | PodGroup, entry: str, template: Document) -> Document:
 
 
 def is_made_for(claim: ResourceClaim, uid: str) -> bool:
-    """Whether the claim belongs to the object of that uid as its controller."""
+    """Whether the object of that uid is the claim's controller."""
     owner = claim.metadata.controller
     return owner is not None and owner.uid == uid
 
 
 def pod_of(claim: ResourceClaim) -> tuple[str, str] | None:
-    """Return name and uid of the pod that the claim was made for."""
+    """Return name and uid of the pod that the claim was made for; None if it was not made for a pod."""
     owner = claim.metadata.controller
     if owner is None or owner.kind != "Pod" or POD_CLAIM_NAME not in claim.metadata.annotations:
         return None
@@ -58,9 +59,9 @@ def pod_of(claim: ResourceClaim) -> tuple[str, str] | None:
 
 
 def binds_to(entry: PodResourceClaim, group: PodGroup) -> PodGroupResourceClaim | None:
-    """Return the group's claim that a pod's entry means: name, claim and template are all equal; None: the pod's own.
+    """Return the group's claim that a pod's entry refers to: name, claim and template are all equal.
 
-    Source: kep-5194 12 (`BindTo`).
+    None: the entry is the pod's own. Source: kep-5194 12 (`BindTo`).
     """
     wanted = (entry.name, entry.resource_claim_name, entry.resource_claim_template_name)
     for each in group.spec.resource_claims:

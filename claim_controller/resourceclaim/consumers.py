@@ -1,12 +1,13 @@
-"""Who of a claim's `reservedFor` still counts: pods by live reads, workloads by the design that is chosen.
+"""The entries of a claim's `reservedFor` that still count: pods by live reads, workloads by the configured
+design.
 
-A pod's entry goes when the pod is gone, replaced or done. The entry of anything else is looked at in the modes of
-KEP-5194 and KEP-5729 only. A pod group's goes when the group is gone, whoever else uses the claim: the group's
-finalizer has waited for its pods. Another workload's goes when the object is gone and no pod that may run names the
-claim, but those that another entry speaks for: devices are not taken from a pod that uses them. A claim that is its own
-consumer is never gone, so its entry goes by the pods alone (switch reservedFor.self).
-Source: dra-core 4 (claim sync), kep-5194 5, 5.3, 9, 13; guarantees 5.3 (D2); upstream
-`pkg/controller/resourceclaim/controller.go`, syncClaim.
+A pod's entry is removed when the pod is gone, replaced or done. Entries of other consumers are only checked in
+the modes of KEP-5194 and KEP-5729. A pod group's entry is removed when the group is gone, even if other
+consumers use the claim: the group's finalizer has waited for its pods. Another workload's entry is removed when
+the object is gone and no pod that may run names the claim, except pods that another entry covers: devices are
+not taken from a pod that uses them. A claim that is its own consumer is never gone, so its entry depends on the
+pods alone (switch reservedFor.self). Source: dra-core 4 (claim sync), kep-5194 5, 5.3, 9, 13; guarantees 5.3
+(D2); upstream `pkg/controller/resourceclaim/controller.go`, syncClaim.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,19 +27,19 @@ from services.reconcile.actions import Query
 from services.reconcile.controller import Listers, Moment
 
 DELETED_MAX: Final = 500
-"""Uids of deleted pods that are remembered, as upstream's cache of them."""
+"""Most uids of deleted pods that are kept, as in upstream's cache."""
 POD_GROUPS: Final = ("scheduling.k8s.io", "podgroups")
 BUILT_IN: Final = (("apps", "deployments"), ("apps", "statefulsets"), ("batch", "jobs"))
-"""What `release.design=rc_builtin` watches; any other workload has to release its claims itself."""
+"""Workload kinds that `release.design=rc_builtin` watches; any other workload must release its claims itself."""
 
 
 def is_done(pod: Pod) -> bool:
-    """Whether the pod will not use its claims any more: it has ended, or is being deleted without a node."""
+    """Whether the pod no longer uses its claims: it has ended, or is being deleted without a node."""
     return pod.is_terminal or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
 class Consumers:
-    """Judges the entries of one claim at a time; remembers which pods were seen to be deleted."""
+    """Evaluates the entries of one claim at a time, and remembers which pods were deleted."""
 
     def __init__(self, switches: ClaimSwitches, pods: PodsByClaim) -> None:
         self._switches = switches
@@ -46,14 +47,14 @@ class Consumers:
         self._deleted: dict[str, None] = {}
 
     def deleted(self, uid: str) -> None:
-        """Remember that the pod of this uid is gone: its entries need no live read."""
+        """Remember that the pod of this uid is deleted: its entries need no live read."""
         self._deleted.pop(uid, None)
         self._deleted[uid] = None
         if len(self._deleted) > DELETED_MAX:
             del self._deleted[next(iter(self._deleted))]
 
     def unsupported(self, claim: ResourceClaim) -> str:
-        """Return what is said of an entry that this controller does not know, "" when it goes on.
+        """Return the error for an entry of an unknown kind of consumer; "" if the claim can be processed.
 
         Source: kep-5194 1 (the trap): nothing is written, so one such entry keeps those of pods as well.
         """
@@ -65,7 +66,7 @@ class Consumers:
         return ""
 
     def queries(self, claim: ResourceClaim, listers: Listers, moment: Moment) -> list[Query]:
-        """Return the live reads that are needed before a consumer is taken to be gone, in two rounds."""
+        """Return the live reads that are needed before a consumer counts as gone, in two rounds."""
         needed = [*self._pods(claim, listers), *(query for _, query in self._workloads(claim))]
         missing = [query for query in needed if query not in moment.live and query not in moment.refused]
         if missing:
@@ -79,7 +80,9 @@ class Consumers:
     def remaining(
         self, claim: ResourceClaim, listers: Listers, moment: Moment
     ) -> tuple[ResourceClaimConsumerReference, ...]:
-        """Return the entries that still count. A pod group's goes with it, a workload's after those of all pods."""
+        """Return the entries that still count. A pod group's entry goes with the group, a workload's after those of
+        all pods.
+        """
         entries = claim.status.reserved_for
         pods = {each.uid for each in entries if each.is_pod and self._holds(each, claim, listers, moment)}
         gone = [each for each in self.gone(claim, moment) if self._may_remove(each)]
@@ -97,24 +100,26 @@ class Consumers:
         return [each for each, query in self._workloads(claim) if query in moment.live and not _is(each, query, moment)]
 
     def forbidden(self, claim: ResourceClaim, moment: Moment) -> list[tuple[ResourceClaimConsumerReference, str]]:
-        """Return the entries that could be removed but must not be looked up, each with what the server said."""
+        """Return the entries that could be removed but that the controller may not look up, each with the server's
+        refusal.
+        """
         found = ((each, moment.refused.get(query)) for each, query in self._workloads(claim) if self._may_remove(each))
         return [(each, text) for each, text in found if text is not None]
 
     def users(
         self, claim: ResourceClaim, entries: Iterable[ResourceClaimConsumerReference], moment: Moment
     ) -> list[Pod]:
-        """Return the pods, listed live, that name the claim and may still run, and for which no entry speaks."""
+        """Return the pods, listed live, that name the claim, may still run, and are covered by none of `entries`."""
         listed = moment.listed.get(Query(Pod, Key(claim.metadata.namespace, "")), ())
         pods = (each for each in listed if isinstance(each, Pod) and not each.is_terminal)
         return without_entry((pod for pod in pods if claim.metadata.key in claim_keys(pod)), entries)
 
     def looks_up(self, claim: ResourceClaim) -> bool:
-        """Whether the claim has an entry that is looked up, and has to be again after a while."""
+        """Whether the claim has an entry whose consumer must be looked up again periodically."""
         return self._switches.looks_again and any(True for _ in self._workloads(claim))
 
     def find(self, key: Key, listers: Listers, moment: Moment) -> Pod | None:
-        """Return the pod as it was read live, or else as the cache has it."""
+        """Return the pod from the live read, or else from the cache."""
         query = Query(Pod, key)
         found = moment.live[query] if query in moment.live else listers.of(Pod).get(key)
         return found if isinstance(found, Pod) else None
@@ -122,7 +127,7 @@ class Consumers:
     def has_left(self, pod: Pod, claim: ResourceClaim) -> bool:
         """Whether the pod was unbound after the claim was allocated (switch unbind.claim_release=rc).
 
-        Devices that are newer than the unbind were granted for the next node, which the pod is on its way to.
+        Devices allocated after the unbind are for the next node, to which the pod is about to be bound.
         """
         history, allocation = pod.status.unbind_history, claim.status.allocation
         if not self._switches.takes_unbound or pod.spec.node_name or not history or allocation is None:

@@ -1,9 +1,10 @@
-"""Make the claims of pods and pod groups that name a template, and deallocate claims that no consumer uses any more.
+"""Create the claims of pods and pod groups that name a template, and deallocate claims that no consumer
+uses any more.
 
-A key names its kind: `pod/NAME`, `podgroup/NAME` or `claim/NAME`. Of what is to be done for a claim one step is taken
-at a time, and the change it makes leads to the next: take consumers off the list that are gone, and with the last one
-the devices, in one write; then the finalizer; then delete the claim if it was made for a pod that has ended.
-Source: dra-core 4; kep-5194 5, 12; guarantees 5.3 (D1 to D4); upstream `pkg/controller/resourceclaim`.
+A key names its kind: `pod/NAME`, `podgroup/NAME` or `claim/NAME`. A claim is processed one step at a time, and
+the change of each step triggers the next: remove consumers that are gone, and with the last one the allocation,
+in one write; then the finalizer; then delete the claim if it was made for a pod that has ended. Source:
+dra-core 4; kep-5194 5, 12; guarantees 5.3 (D1 to D4); upstream `pkg/controller/resourceclaim`.
 """
 
 from collections.abc import Iterable
@@ -56,11 +57,13 @@ QUEUE: Final = "resource_claim"
 FAILED: Final = "FailedResourceClaimCreation"
 FORBIDDEN: Final = "ReservedForOwnerCheckForbidden"
 ORPHANED_AFTER_S: Final = 120.0
-"""How long a claim has been allocated before it counts as orphaned."""
+"""Seconds for which a claim has been allocated before it counts as orphaned."""
 
 
 class ClaimController:
-    """Remembers which claims it freed, to take the finalizer off: one without devices may be about to get some."""
+    """The resource claim controller. It remembers which claims it deallocated, and only removes the finalizer
+    of those: another claim without devices may be about to get some.
+    """
 
     def __init__(self, switches: Switches) -> None:
         self._switches = switches.of(ClaimSwitches)
@@ -81,7 +84,7 @@ class ClaimController:
         return self._pod_group(key, own, listers, moment) if kind == POD_GROUP else self._claim(own, listers, moment)
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Take note of a claim that could not be created."""
+        """Record that a claim could not be created."""
         if isinstance(action, Create):
             is_sent = reason != NOT_PERFORMED
             self.counts.refused(action.document, is_sent=is_sent)
@@ -308,7 +311,7 @@ class ClaimController:
         return pod is None or pod.metadata.uid != maker[1] or is_done(pod)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
-        """A pod with claims that came or changed, and the claims of one that leaves."""
+        """Return the pod, if it has claims and exists; if it is gone, done or unbound, also its claims."""
         pod = change.object
         if not pod.spec.resource_claims:
             return []
@@ -321,7 +324,9 @@ class ClaimController:
         return keys
 
     def claim_changed(self, change: Change[ResourceClaim], listers: Listers) -> list[Key]:
-        """The claim, and when it came, went or got devices, the pods that name it and the one that it was made for."""
+        """Return the claim. If it was created, deleted, allocated or deallocated, also the pods that name it or own
+        it.
+        """
         claim, old, new = change.object, change.old, change.new
         self.counts.note(old, new)
         meta, maker = claim.metadata, pod_of(claim)
@@ -343,7 +348,7 @@ class ClaimController:
         return keys
 
     def template_changed(self, change: Change[ResourceClaimTemplate], listers: Listers) -> list[Key]:
-        """Pods and pod groups that wait for a template that has just come."""
+        """Return the pods and pod groups that wait for a template that was just created."""
         if change.old is not None or change.new is None:
             return []
         meta = change.new.metadata
@@ -360,7 +365,7 @@ class ClaimController:
         ]
 
     def pod_group_changed(self, change: Change[PodGroup], listers: Listers) -> list[Key]:
-        """The group; its members when claims were made for it; what was reserved for it when it is gone."""
+        """Return the group, its members if claims were made for it, and the claims reserved for it if it is gone."""
         group, meta = change.object, change.object.metadata
         if change.new is None:
             return self.workload_changed(change, listers)
@@ -374,7 +379,7 @@ class ClaimController:
         return keys
 
     def workload_changed(self, change: Change[Any], listers: Listers) -> list[Key]:
-        """The claims that were reserved for an object that is gone."""
+        """Return the claims that were reserved for an object that is gone."""
         if change.new is not None:
             return []
         return [kind_key(CLAIM, *key) for key in self._reserved.get(change.object.metadata.uid, ())]

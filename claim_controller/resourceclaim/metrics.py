@@ -1,4 +1,4 @@
-"""What the controller of claims counts: claims by state, creations, and who consumes them.
+"""Metrics of the resource claim controller: claims by state, creations, and consumers.
 
 Source: dra-core 4; kep-5194 10; upstream `pkg/controller/resourceclaim/metrics` (1.34 to 1.36).
 """
@@ -15,7 +15,7 @@ STATUSES: Final = ("success", "failure")
 
 
 class ClaimCounts:
-    """Kept up to date by the watch of claims, and by what was asked for and refused."""
+    """Counts of claims, updated from the watch of claims and from requested and failed creations."""
 
     def __init__(self) -> None:
         self.claims: Counter[tuple[str, str, str]] = Counter()
@@ -29,7 +29,7 @@ class ClaimCounts:
         """Uids of claims whose workload is gone."""
 
     def note(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Take a change of a claim into account."""
+        """Count a change of a claim."""
         for claim, by in ((old, -1), (new, 1)):
             if claim is None:
                 continue
@@ -44,14 +44,14 @@ class ClaimCounts:
         self.creates["success", _truth(_asks_for_admin_access(document))] += 1
 
     def refused(self, document: Document, *, is_sent: bool) -> None:
-        """Count a claim that was not created after all; `is_sent`: the API server was asked."""
+        """Count a claim that was not created after all; `is_sent`: the request was sent to the API server."""
         access = _truth(_asks_for_admin_access(document))
         self.creates["success", access] -= 1
         if is_sent:
             self.creates["failure", access] += 1
 
     def samples(self) -> Samples:
-        """Return the samples."""
+        """Return the metric samples."""
         return METRICS.of(self)
 
 

@@ -16,7 +16,7 @@ class Plugin(NamedTuple):
 
 _STRATEGIES: Final = "apiserver_fake/registry/strategies"
 PLUGINS: Final = (
-    Plugin("NamespaceLifecycle", "apiserver_fake/registry/write.py"),
+    Plugin("NamespaceLifecycle", "apiserver_fake/registry/writes/new_objects.py"),
     Plugin("LimitRanger", "apiserver_fake/registry/admission/limit_ranger.py"),
     Plugin("ServiceAccount", "apiserver_fake/registry/admission/service_account.py"),
     Plugin(

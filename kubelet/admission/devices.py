@@ -1,9 +1,9 @@
-"""Admissions that plugins have a say in: one pod at a time, with the calls that its devices take. Pure.
+"""Admissions that involve device plugins: one pod at a time, with the calls its devices need. Pure.
 
-Kubernetes calls plugins in the middle of an admission, and admits no other pod meanwhile. Here a decision that needs
-an answer is put off: the pod waits with its share taken, the others of the node wait for their turn, and what a
-plugin answers decides. An answer about preferences lets the decision be made again; it comes out the same up to
-that question. Source: kubelet 5.5.
+Kubernetes calls plugins in the middle of an admission, and admits no other pod meanwhile. Here the decision
+is put off until the plugin answers: the pod waits with its share taken, and the node's other pods wait for
+their turn. The plugin's answer decides. An answer about preferences lets the decision be made again; it
+comes out the same up to that question. Source: kubelet 5.5.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from kubelet.view import WorkerKey
 
 
 class _Waiting(msgspec.Struct):
-    """The pod that is being asked about. `admitted` None: what is asked is which devices to choose.
+    """The pod about which a plugin is being asked. `admitted` None: the call asks which devices to choose.
 
-    `done`: the shares of which the plugin has said how they are used, or that need none.
+    `done`: the shares whose use the plugin has described, or that need no plugin.
     """
 
     key: WorkerKey
@@ -33,11 +33,14 @@ class _Waiting(msgspec.Struct):
 
 
 Answered = tuple[WorkerKey | None, Admitted | Rejection | None]
-"""The pod whose wait is over (None: it is gone), and what was decided (None: decide it again, all is known now)."""
+"""The pod that stops waiting (None: it is gone) and the decision (None: decide it again with the answer)."""
 
 
 class DeviceAdmission:
-    """Invariant: at most one pod waits for a plugin, and exactly one call is under way for it."""
+    """Calls device plugins for the pod that is being admitted.
+
+    Invariant: at most one pod waits for a plugin, and exactly one call is under way for it.
+    """
 
     def __init__(self, managers: ResourceManagers, out: Outbox) -> None:
         self._managers, self._devices, self._out = managers, managers.devices, out
@@ -50,7 +53,10 @@ class DeviceAdmission:
         return self._waiting is not None
 
     def takes(self, key: WorkerKey, outcome: Admitted | PreemptionNeeded | Rejection) -> bool:
-        """Whether plugins have to be asked before this outcome stands; `answered` then says how it goes on."""
+        """Return whether plugins have to be asked before this outcome stands; if so, ask them.
+
+        `answered` then returns how the admission goes on.
+        """
         asked, self._devices.asked = self._devices.asked, None
         if asked is not None:
             if isinstance(outcome, Admitted):
@@ -78,13 +84,13 @@ class DeviceAdmission:
         self._waiting = _Waiting(key, self.send(call), call, admitted, list(done))
 
     def send(self, call: Call) -> int:
-        """Have a call made; return its number."""
+        """Request a plugin call; return its number."""
         self._numbers += 1
         self._out.effects.append(CallPlugin(self._numbers, self._devices.serving(call.resource), call))
         return self._numbers
 
     def forget(self, key: WorkerKey) -> None:
-        """The pod is gone; its devices are free, but the plugin is still asked."""
+        """Forget a pod that is gone: its devices are free, but the call to the plugin still runs."""
         waiting = self._waiting
         if waiting is None or waiting.key != key or waiting.is_gone:
             return
@@ -93,9 +99,9 @@ class DeviceAdmission:
             self._managers.release(waiting.admitted.allocation)
 
     def answered(self, number: int, answer: Answer) -> Answered | None:
-        """Take an answer; None: there is more to ask, or this was asked for another pod.
+        """Take a plugin's answer. None: there is more to ask, or the call was for another pod.
 
-        A pod that may run has its devices ready; of one that a plugin refused nothing stays taken.
+        A pod that may run has its devices ready. If the plugin refused, all resources of the pod are released.
         """
         waiting = self._waiting
         if waiting is None or waiting.number != number:

@@ -1,7 +1,8 @@
-"""What a pod needs that not every node has or allows: sysctls, AppArmor, group policies, declared features. Pure.
+"""Checks of node features that not every node has: sysctls, AppArmor, group policies, declared features. Pure.
 
-Source: kubelet 5.1, 5.2; upstream `pkg/kubelet/lifecycle/predicate.go`, `pkg/kubelet/lifecycle/handlers.go`,
-`pkg/security/apparmor/validate.go`, `pkg/kubelet/sysctl` (reasons, messages, safe sysctls); node-declared-features 5.
+Source: kubelet 5.1, 5.2; upstream `pkg/kubelet/lifecycle/predicate.go`,
+`pkg/kubelet/lifecycle/handlers.go`, `pkg/security/apparmor/validate.go`, `pkg/kubelet/sysctl` (reasons,
+messages, safe sysctls); node-declared-features 5.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from services.api.features.declared_features import EXCLUSIVE_CPUS, GATE, NAMES,
 from services.api.release import FOLLOWED, RELEASES
 
 GATES: Final = ("AppArmor", "PodLevelResources", "SupplementalGroupsPolicy", GATE, EXCLUSIVE_CPUS, *NAMES)
-"""What a node definition may set for its node alone (`featureGates`)."""
+"""Feature gates that a node definition may set for its node alone (`featureGates`)."""
 
 SAFE_SYSCTLS: Final = frozenset(
     {
@@ -33,14 +34,15 @@ SAFE_SYSCTLS: Final = frozenset(
         "net.ipv4.tcp_wmem",
     }
 )
-"""What only the namespaces of the pod itself feel."""
+"""Sysctls that are allowed by default: they affect only the pod's own namespaces."""
 
 
 class NodeFeatures(msgspec.Struct, frozen=True):
-    """`app_armor`: the node's kernel has it. `groups_policy`: its runtime knows SupplementalGroupsPolicy.
+    """The features of one node. `app_armor`: its kernel has AppArmor.
 
-    `declared`: the features that the node declares; None: it knows nothing of such features, and runs every pod.
-    `release`: the kubelet's, on which it depends what pods need.
+    `groups_policy`: its runtime knows SupplementalGroupsPolicy. `declared`: the features that the node
+    declares; None: it knows nothing of such features, and runs every pod. `release`: the kubelet's release,
+    which decides what pods need.
     """
 
     app_armor: bool = True
@@ -50,7 +52,7 @@ class NodeFeatures(msgspec.Struct, frozen=True):
     release: str = FOLLOWED
 
     def refuses_first(self, pod: KubeletPod) -> Rejection | None:
-        """Return what no eviction would help against."""
+        """Return the rejection that no eviction could avoid, or None."""
         context = pod.spec.security_context
         is_strict = context is not None and context.supplemental_groups_policy == "Strict"
         if is_strict and self.gates.get("SupplementalGroupsPolicy", True) and not self.groups_policy:
@@ -59,7 +61,7 @@ class NodeFeatures(msgspec.Struct, frozen=True):
         return None
 
     def refuses_last(self, pod: KubeletPod) -> Rejection | None:
-        """Return why a pod that fits may not run here."""
+        """Return the rejection of a pod that fits but lacks a feature of the node, or None."""
         if _wants_app_armor(pod):
             if not self.gates.get("AppArmor", True):
                 return Rejection("AppArmor", "Cannot enforce AppArmor: AppArmor disabled by feature-gate")
@@ -71,7 +73,7 @@ class NodeFeatures(msgspec.Struct, frozen=True):
         return self.lacks(pod)
 
     def lacks(self, pod: KubeletPod) -> Rejection | None:
-        """Return which features the pod needs that the node does not declare."""
+        """Return a rejection that names the features the pod needs and the node does not declare, or None."""
         if self.declared is None:
             return None
         absent = missing(needed_to_schedule(pod.spec, self.release), self.declared)
@@ -87,7 +89,7 @@ def _wants_app_armor(pod: KubeletPod) -> bool:
 
 
 def check_features(gates: Mapping[str, bool], declared: tuple[str, ...], version: str) -> None:
-    """Raise ValueError for what no node can have or lack, or declare, and for a release that is not emulated."""
+    """Raise ValueError for an unknown feature gate, declared feature or kubelet release."""
     for field, names, known in (
         ("featureGates", gates, GATES),
         ("declaredFeatures", declared, NAMES),
@@ -99,7 +101,10 @@ def check_features(gates: Mapping[str, bool], declared: tuple[str, ...], version
 
 
 def forbidden_sysctl(pod: KubeletPod, allowed: tuple[str, ...]) -> Rejection | None:
-    """Return why the pod may not have what it asks for. `allowed`: names, or beginnings of names with a star."""
+    """Return the rejection for a sysctl that the pod may not set, or None.
+
+    `allowed`: names, or prefixes that end with a star.
+    """
     context = pod.spec.security_context
     for sysctl in context.sysctls if context is not None else ():
         name = sysctl.name.replace("/", ".")

@@ -1,7 +1,7 @@
-"""Who may start on a node: decides of each new pod, and keeps those that cannot be decided yet, or not here. Pure.
+"""Admission of pods on a node: decides each new pod, and keeps those that are undecided or refused. Pure.
 
-A pod is admitted, waits (for capacity, for a read of the Node, for a second try), is unbound,
-or is rejected as Kubernetes does today. What an admitted pod then does is the kubelet's affair.
+A pod is admitted, waits (for capacity, for a read of the Node, for a second try), is unbound, or is
+rejected as Kubernetes does today. What an admitted pod then does is the kubelet's affair.
 Source: kubelet 5; kubelet-unbinding 2, 6.2.
 """
 
@@ -14,7 +14,7 @@ from kubelet.admission.features import NodeFeatures, forbidden_sysctl
 from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, PreemptionNeeded, admit, asks_for_labels
 from kubelet.effects import Outbox, ReadNode, SetTimer
 from kubelet.eviction.manager import NodePressure
-from kubelet.managers.allocation import Rejection
+from kubelet.managers.allocation import Allocation, Rejection
 from kubelet.managers.device_calls import Answer
 from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.pod.context import WallTimes
@@ -30,7 +30,10 @@ from services.api.meta import Document
 
 
 class Parked(msgspec.Struct):
-    """A pod that is not decided yet. `why`: health, capacity, node, hold, defer, devices or turn (others' devices)."""
+    """A pod that is not decided yet.
+
+    `why`: health, capacity, node, hold, defer, devices or turn (waits for other pods' devices).
+    """
 
     pod: KubeletPod
     why: str
@@ -38,7 +41,10 @@ class Parked(msgspec.Struct):
 
 
 class AdmissionHandler:
-    """Invariant: a key is in at most one of `parked` and `unbinds.going`, and in neither once it is admitted."""
+    """Decides about new pods, and keeps the undecided ones.
+
+    Invariant: a key is in at most one of `parked` and `unbinds.going`, and in neither once it is admitted.
+    """
 
     def __init__(
         self,
@@ -78,15 +84,15 @@ class AdmissionHandler:
         """Of nodes that take device plugins."""
 
     def holds(self, key: WorkerKey) -> bool:
-        """Whether the pod is here and not decided."""
+        """Whether the pod is here and not decided yet."""
         return key in self.parked or key in self.unbinds.going
 
     def rendered(self, key: WorkerKey) -> Document | None:
-        """Return what a pod's status says because of us."""
+        """Return the status that admission sets for a pod, or None."""
         return self._blocked.get(key) or self.unbinds.asking.get(key)
 
     def forget(self, key: WorkerKey) -> None:
-        """The pod is gone, is being deleted, or was started."""
+        """Forget a pod that is gone, is being deleted, or was started."""
         self.parked.pop(key, None)
         self.deferring.forget(key)
         self._blocked.pop(key, None)
@@ -96,7 +102,7 @@ class AdmissionHandler:
             self.devices.forget(key)
 
     def outcome(self, pod: KubeletPod) -> Admitted | PreemptionNeeded | Rejection:
-        """Return what the node says to this pod now."""
+        """Return the node's current decision about the pod."""
         evicting = self._table.leaving() if is_critical(pod) else frozenset()
         # Static pods are admitted without the API server: the node is then what it is defined to be.
         node = self._defined if self.node.labels is None and is_static(pod) else self.node
@@ -108,10 +114,16 @@ class AdmissionHandler:
             return refused
         return outcome
 
-    def decide(self, pod: KubeletPod, key: WorkerKey, now: float, *, is_live: bool = False) -> None:
-        """Admit, reject, or wait for what the decision depends on.
+    def allocate(self, pod: KubeletPod) -> Allocation:
+        """Return what the managers give to a pod that is not asked again whether it fits; nothing when it does not."""
+        outcome = self.outcome(pod)
+        return outcome.allocation if isinstance(outcome, Admitted) else Allocation()
 
-        A node may get its Node but not watch it (X-NR1), so labels are read live for pods that ask for some.
+    def decide(self, pod: KubeletPod, key: WorkerKey, now: float, *, is_live: bool = False) -> None:
+        """Admit or reject the pod, or let it wait for what the decision depends on.
+
+        A node may get its Node but not watch it (X-NR1), so labels are read live for pods whose admission depends
+        on them.
         """
         if self._is_held:
             self.parked[key] = Parked(pod, "health")
@@ -142,8 +154,16 @@ class AdmissionHandler:
             case Rejection() as rejection:
                 self._rejected(pod, key, rejection, now)
 
+    def restrict(self, refused: Rejection | None, is_held: bool, now: float) -> None:
+        """Admit no pod any more, or hold new ones back, because of the node."""
+        is_new = refused is not None and self.refused is None
+        self.refused = refused
+        self.hold_back(is_held, now)
+        if is_new:
+            self.capacity_came(now)  # who waits is refused now
+
     def hold_back(self, is_held: bool, now: float) -> None:
-        """Let new pods wait from now on, or take those that wait."""
+        """Hold new pods back from now on, or decide about those that were held back."""
         was_held, self._is_held = self._is_held, is_held
         if was_held and not is_held:
             for key in [k for k, p in self.parked.items() if p.why == "health"]:
@@ -163,7 +183,7 @@ class AdmissionHandler:
         self.parked[key] = Parked(pod, "node")
 
     def node_read(self, facts: NodeFacts | None, now: float) -> None:
-        """Take a live read of the Node that pods wait for; None: it could not be read."""
+        """Take a live read of the Node for which pods wait; None: it could not be read."""
         if facts is not None:
             self.node = facts
         for key, parked in [(k, p) for k, p in self.parked.items() if p.why == "node"]:
@@ -172,12 +192,12 @@ class AdmissionHandler:
                 self.decide(parked.pod, key, now, is_live=True)
 
     def capacity_came(self, now: float) -> None:
-        """Something left: decide again about those that wait for capacity."""
+        """Decide again about the pods that wait for capacity, because some was freed."""
         for key in [k for k, p in self.parked.items() if p.why in ("capacity", "hold", "defer")]:
             self._retry(key, now)
 
     def due(self, what: str, key: WorkerKey, now: float) -> None:
-        """A timer of a pod that waits fired."""
+        """Handle the timer of a waiting pod."""
         parked = self.parked.get(key)
         match what:
             case "unbind":
@@ -206,7 +226,7 @@ class AdmissionHandler:
             self._admitted(parked.pod, key, outcome, now)
 
     def devices_answered(self, number: int, answer: Answer, now: float) -> None:
-        """Take a plugin's answer about a pod that waits for it; then it is the next one's turn."""
+        """Take a plugin's answer for the pod that waits for it, then decide about the pods that wait for their turn."""
         assert self.devices is not None
         answered = self.devices.answered(number, answer)
         if answered is None:
@@ -251,19 +271,22 @@ class AdmissionHandler:
         self._fail(pod, key, self.deferring.explained(rejection) if is_again else rejection, now)
 
     def unbind(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float, *, torn_s: float = 0.0) -> None:
-        """Nothing of the pod is here any more, which took so long: have it unbound."""
+        """Unbind a pod that has left nothing on the node. `torn_s`: how long its teardown took, in seconds."""
         outcome = self.unbinds.begin(pod, key, rejection.reason, rejection.message, now, torn_s=torn_s)
         self._stays(key, outcome, now)
         if key in self.unbinds.asking:
             self._statuses.status_changed(key, now)
 
     def ask_first(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
-        """Have a pod unbound whose teardown only begins: two nodes may hold what is its (`unbind_teardown=after`)."""
+        """Request the unbind of a pod whose teardown only begins (`unbind_teardown=after`).
+
+        Two nodes may then hold the pod's resources at once.
+        """
         self._tearing[key] = None
         self._stays(key, self.unbinds.begin(pod, key, rejection.reason, rejection.message, now, torn_s=None), now)
 
     def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float, now: float) -> bool:
-        """Do now what was decided meanwhile; return whether the pod was asked for before its teardown."""
+        """Apply what was decided during the teardown; return whether the unbind was requested before the teardown."""
         if key not in self._tearing:
             return False
         outcome = self._tearing.pop(key)
@@ -296,7 +319,7 @@ class AdmissionHandler:
             self._stays(key, self.unbinds.pod_updated(key, pod, now), now)
 
     def deleted(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
-        """A pod that is not decided is deleted: nothing of it ran, so it is Failed, then gone."""
+        """Report an undecided pod that is being deleted as Failed: nothing of it ran, so it is gone after that."""
         self.unbinds.gone(key, pod, "")
         self.forget(key)
         self._statuses.versions.permit(key)
@@ -311,14 +334,14 @@ class AdmissionHandler:
             self._statuses.versions.suppress(key)
 
     def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> bool:
-        """Take a live read of a pod; return whether it is being unbound, so that it was read for us."""
+        """Take a live read of a pod; return whether the pod is being unbound, so that the read was for admission."""
         if key not in self.unbinds.going:
             return False
         self._stays(key, self.unbinds.pod_read(key, still_mine, now), now)
         return True
 
     def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> None:
-        """Take a live read of the own Node's session; the shell ends the node when it is another's."""
+        """Take a live read of the Node's kubelet session; the shell ends the node when another kubelet opened it."""
         self._stays(key, self.unbinds.session_read(key, is_mine, now), now)
 
     def _stays(self, key: WorkerKey, outcome: UnbindOutcome | None, now: float) -> None:

@@ -1,7 +1,8 @@
-"""Does this pod fit what this node really has? The ledger and the handlers, in their order. Pure.
+"""The node's ledger of allocated resources, and the admission handlers in their order. Pure.
 
-The ledger (N1) counts what was admitted and is not torn down yet, at its allocated size; the API's view is never asked.
-The first handler that refuses wins. Source: kubelet 5.1, 5.2; upstream `pkg/kubelet/lifecycle/predicate.go`.
+The ledger (N1) counts what was admitted and is not torn down yet, at its allocated size; the API's view is
+never asked. The first handler that refuses decides. Source: kubelet 5.1, 5.2; upstream
+`pkg/kubelet/lifecycle/predicate.go`.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ _FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """What the node's own informer knows. `labels` None: the Node is not known."""
+    """The facts about the node that its own informer knows. `labels` None: the Node is not known."""
 
     name: str
     labels: dict[str, str] | None
@@ -40,8 +41,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """What is allocated on this node. Invariant: `used` is the sum over `entries`, and at most what was allocatable
-    when the last of them was added."""
+    """The resources allocated on this node.
+
+    Invariant: `used` is the sum over `entries`, and at most what was allocatable when the last entry was added.
+    """
 
     def __init__(self, allocatable: Mapping[str, str]) -> None:
         self.allocatable: Amounts = {name: amount(name, text) for name, text in allocatable.items()}
@@ -52,26 +55,26 @@ class Ledger:
         self._ports: dict[tuple[str, int], dict[str, int]] = {}
 
     def change_allocatable(self, old: Mapping[str, str], new: Mapping[str, str]) -> None:
-        """Have the machine's new resources in place of its old ones; those of device plugins stay."""
+        """Replace the machine's old resources by its new ones; resources of device plugins stay."""
         of_plugins = {name: value for name, value in self.allocatable.items() if name not in old}
         self.allocatable = {**{name: amount(name, text) for name, text in new.items()}, **of_plugins}
         self.used = {**dict.fromkeys(self.allocatable, 0), **self.used}
 
     def advertise(self, old: Iterable[str], new: Mapping[str, str]) -> None:
-        """Have the resources that others advertise on the Node in place of those they did before."""
+        """Replace the resources that other clients advertised on the Node (`old`) by the present ones (`new`)."""
         for name in old:
             self.allocatable.pop(name, None)
         self.allocatable |= {name: amount(name, text) for name, text in new.items()}
         self.used = {**dict.fromkeys(self.allocatable, 0), **self.used}
 
     def needs(self, pod: KubeletPod) -> Amounts:
-        """Return what the pod asks of this node; resources the node does not know are not its concern."""
+        """Return the pod's requests of resources that the node knows; other resources are ignored."""
         needs = {name: n for name, n in pod_requests(pod).items() if name in self.allocatable and n > 0}
         needs["pods"] = 1
         return needs
 
     def add(self, key: WorkerKey, pod: KubeletPod, requests: Amounts, allocation: Allocation) -> None:
-        """Count the pod from now on."""
+        """Count the pod as admitted."""
         assert key not in self.entries, f"{key} is in the ledger already"
         self.entries[key] = Entry(pod, requests, allocation)
         for name, value in requests.items():
@@ -81,7 +84,7 @@ class Ledger:
             held[address] = held.get(address, 0) + 1
 
     def remove(self, key: WorkerKey) -> Entry | None:
-        """Count the pod no longer; return what it held."""
+        """Stop counting the pod; return its entry, or None if it had none."""
         entry = self.entries.pop(key, None)
         if entry is None:
             return None
@@ -98,7 +101,7 @@ class Ledger:
         return entry
 
     def reserve(self, key: WorkerKey, amounts: Amounts) -> None:
-        """Reserve so much more for an admitted pod, in place of what was reserved before; nothing: {}."""
+        """Set the extra amounts reserved for an admitted pod, in place of the former ones; {} for none."""
         if amounts:
             self.reserved[key] = amounts
         else:
@@ -110,11 +113,11 @@ class Ledger:
         return self.used.get(name, 0) + reserved
 
     def share_of(self, key: WorkerKey) -> Counter[str]:
-        """Return what an admitted pod gives back when it leaves: what it is allocated, and what is reserved for it."""
+        """Return what an admitted pod frees when it leaves: its allocation and its reservation."""
         return Counter(self.entries[key].requests) + Counter(self.reserved.get(key, {}))
 
     def shortages(self, requests: Amounts) -> list[str]:
-        """Return the resources of which there is not enough, in the order they are reported."""
+        """Return the resources that do not suffice for the requests, in the order in which they are reported."""
         used = {name: self.taken(name) for name in requests} if self.reserved else self.used
         order = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
         return [
@@ -141,14 +144,14 @@ def _host_ports(pod: KubeletPod) -> Iterable[tuple[tuple[str, int], str]]:
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """The pod may run: with these requests counted and this allocation."""
+    """The pod may run, with these requests counted and this allocation."""
 
     requests: Amounts
     allocation: Allocation
 
 
 class PreemptionNeeded(msgspec.Struct, frozen=True):
-    """A critical pod fits once these have left; ask again then. `resource`: the first of which there is not enough."""
+    """A critical pod fits once the victims have left; decide again then. `resource`: the first that is short."""
 
     victims: tuple[WorkerKey, ...]
     resource: str = ""
@@ -162,7 +165,10 @@ def admit(
     *,
     evicting: frozenset[WorkerKey] = frozenset(),
 ) -> Admitted | Rejection | PreemptionNeeded:
-    """Decide whether the pod may run, and take its allocation; the ledger is the caller's. `evicting`: who leaves."""
+    """Decide whether the pod may run, and take its allocation; the caller changes the ledger.
+
+    `evicting`: pods that are leaving.
+    """
     requests = ledger.needs(pod)
     allocation = managers.admit(pod)
     if isinstance(allocation, Rejection):
@@ -183,7 +189,10 @@ def predicates(
     *,
     may_evict: bool = True,
 ) -> Rejection | PreemptionNeeded | None:
-    """Return the first failure of the predicate handler, or None (kubelet 5.2). `may_evict`: for a critical pod."""
+    """Return the first failure of the predicate handler, or None (kubelet 5.2).
+
+    `may_evict`: whether a critical pod may preempt others.
+    """
     if node.labels is None:
         return Rejection("InvalidNodeInfo", "Kubelet cannot get node info.")
     labelled_os = pod.metadata.labels.get("kubernetes.io/os")
@@ -206,7 +215,7 @@ def predicates(
 
 
 def out_of(name: str, requests: Amounts, ledger: Ledger) -> Rejection:
-    """Return the rejection that says of which resource there is not enough."""
+    """Return the rejection for a resource that does not suffice."""
     return Rejection(
         f"OutOf{name}",
         f"Node didn't have enough resource: {name}, requested: {requests[name]}, "
@@ -232,7 +241,7 @@ def _predicate(name: str, description: str) -> Rejection:
 
 
 def asks_for_labels(pod: KubeletPod) -> bool:
-    """Whether the node's labels decide about this pod."""
+    """Whether the pod's admission depends on the node's labels."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     return bool(pod.spec.node_selector) or (affinity is not None and affinity.required is not None)
 

@@ -1,1 +1,1 @@
-"""What the nodes of one process do in time: their loops, calls, timers, disk and power. Nothing else waits."""
+"""The loops, calls, timers, disk and power of the nodes of one process. Nothing else waits."""

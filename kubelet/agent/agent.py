@@ -1,4 +1,4 @@
-"""One node's loops: register, follow its pods, feed its machine, perform what that wants, beat.
+"""The loops of one node: register, follow its pods, feed its machine, perform its effects, send heartbeats.
 
 Tasks exist for watches and for calls in flight; nothing else waits in a task of its own.
 """
@@ -168,7 +168,7 @@ class Agent(NodeShell):
             spread_s=spread_s,
         )
         if self.stages is not None:
-            self.kubelet.stages = self.stages.follow(pods, self.kubelet.new_ip)
+            self.kubelet.staged_pods.manager = self.stages.follow(pods, self.kubelet.addresses.new_ip)
         pods.on_change(self._pod_changed)
         if (on_pod := self.host.on_pod) is not None:
             pods.on_change(lambda change: on_pod(self.name, change, pods.lister.document(change.object.metadata.key)))
@@ -262,10 +262,10 @@ class Agent(NodeShell):
         self.drain()
 
     def stages_changed(self) -> None:
-        """Go on with the stages that the host has now."""
+        """Apply the host's present stages."""
         if self.stages is not None:
             self.stages.stages_changed()
-            self.kubelet.stages_changed(self.now())
+            self.kubelet.staged_pods.stages_changed(self.now())
 
     def annotations_changed(self) -> None:
         """Write the new path of the node's metrics, when it changed."""
@@ -283,7 +283,7 @@ class Agent(NodeShell):
             self._annotated = wanted
 
     def faults_changed(self, text: str) -> None:
-        """Take what is wrong with the node from now on, in the words of `kubelet/node/health.py`."""
+        """Replace the node's faults. `text`: faults in the syntax of `kubelet/node/health.py`."""
         try:
             faults = parse_node_faults(text or self.definition.start_faults)
         except ValueError as error:
@@ -293,7 +293,7 @@ class Agent(NodeShell):
         self.drain()
 
     def capacity_changed(self, text: str) -> None:
-        """Take what the machine has from now on; what runs stays, and no pod comes in until there is enough for it."""
+        """Replace the machine's capacity; running pods stay, and no pod is admitted until it fits."""
         try:
             definition = resized(self._defined, text)
         except ValueError as error:
@@ -307,12 +307,12 @@ class Agent(NodeShell):
         self.drain()
 
     def shut_down(self) -> None:
-        """End the pods in good order, then ask to be switched off."""
+        """Shut the node down gracefully: end its pods, then request the power-off."""
         self.kubelet.node.shut_down(self.now())
         self.drain()
 
     def node_gone(self) -> None:
-        """Our Node was deleted: register again, under the same session."""
+        """Register again under the same session, because the Node was deleted."""
         if self.is_registered:
             self.is_registered = False
             self.spawn(self._register_again())
@@ -323,7 +323,7 @@ class Agent(NodeShell):
         return self.is_off or (self.is_registered and self.pods is not None and self.pods.has_synced)
 
     def begins(self, boot: Boot) -> None:
-        """Learn in which boot of the machine this is; after a new one nothing of what ran runs any more."""
+        """Set the machine's boot; after a new boot nothing that ran before runs any more."""
         self.boot = boot
         self.kubelet.is_booted = boot.is_new
         self.report.boot_id = boot_id_of(self.name, boot.id)
@@ -331,11 +331,11 @@ class Agent(NodeShell):
             self.host.seams.events.write("node.boot", node=self.name, data={"boot_id": self.report.boot_id})
 
     def recover(self, record: PodRecord, key: WorkerKey) -> None:
-        """The runtime still holds this from before the process began."""
-        self.kubelet.records[key] = record
+        """Take a pod's record that the runtime still holds from before this process began."""
+        self.kubelet.recovery.records[key] = record
 
     def disk_changed(self, *, has_error: bool) -> None:
-        """The disk began or ceased to fail."""
+        """Report that the disk began to fail, or no longer fails."""
         self.report.has_disk_error = has_error
         self.heartbeats.report_soon()
 
@@ -344,7 +344,7 @@ class Agent(NodeShell):
         self.heartbeats.report_soon()
 
     def was_away(self) -> None:
-        """The process was frozen for longer than the grace period: read before acting (N6)."""
+        """Read the pods before acting: the process was frozen for longer than the grace period (N6)."""
         if self.is_off:
             return
         self.must_read = True
@@ -365,7 +365,7 @@ class Agent(NodeShell):
             return
         has_all = self.pods is not None and self.pods.has_synced
         self.kubelet.settle(now)
-        if has_all and (self.kubelet.records or not self.kubelet.resizes.has_sources):
+        if has_all and (self.kubelet.recovery.records or not self.kubelet.resizes.has_sources):
             self.kubelet.sources_ready(now)
         self.drain()
 
@@ -395,17 +395,17 @@ class Agent(NodeShell):
         old = self.report.advertised
         is_news = self.report.resources_seen(node.status)
         if old != self.report.advertised:
-            self.kubelet.advertised_changed(old, self.report.advertised)
+            self.kubelet.capacity.advertise(old, self.report.advertised)
         if is_news:
             now = self.now()
             self.set_timer(now + STATUS_PERIOD_S - now % STATUS_PERIOD_S, "advertise")
 
     def take_node(self, node: Node) -> None:
-        """Take the Node as the API server has it."""
+        """Take the Node as read from the API server."""
         self._record_news()
         self._see_resources(node)
         self.kubelet.admission.node = _facts(node)
-        self.kubelet.node_seen(node, self.now())
+        self.kubelet.policy_watch.node_seen(node, self.now())
         if self.kubelet.volumes is not None:
             self.kubelet.volumes.node_written(node, self.now())
         self.node_uid = node.metadata.uid or self.node_uid
@@ -421,7 +421,7 @@ class Agent(NodeShell):
         if not read.for_session:
             self.kubelet.admission.node_read(None if node is None else _facts(node), self.now())
             if node is not None:
-                self.kubelet.node_seen(node, self.now())
+                self.kubelet.policy_watch.node_seen(node, self.now())
         elif node is None:
             await asyncio.sleep(1.0)
             self.spawn(self._read_node(read))
@@ -441,7 +441,7 @@ class Agent(NodeShell):
     # --- time ---
 
     def fire(self, what: str, key: WorkerKey, now: float) -> None:
-        """A timer of this node is due."""
+        """Handle a timer of this node."""
         match what:
             case "tick":
                 self.host.tick()
@@ -490,7 +490,7 @@ class Agent(NodeShell):
     # --- effects ---
 
     def drain(self) -> None:
-        """Perform what the machine wants, in order."""
+        """Perform the machine's effects, in order."""
         out = self.kubelet.out
         if self.is_off:
             out.effects.clear()
@@ -602,7 +602,10 @@ class Agent(NodeShell):
         return self.kubelet.table.pods.values()
 
     def has_container(self, key: Key, name: str) -> bool:
-        """Whether a pod of that name is here, in containers or moved by stages, and has that container."""
+        """Whether a pod of that name on the node has that container.
+
+        The pod may run in containers or be driven by stages.
+        """
         pods = (each.pod for each in self.machines() if each.pod.metadata.key == key)
         pod = next(pods, None) or self.staged(key)
         if pod is None:
@@ -611,13 +614,13 @@ class Agent(NodeShell):
         return any(c.name == name for c in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers))
 
     def staged(self, key: Key) -> KubeletPod | None:
-        """Return the pod of that name if stages move it, and None otherwise."""
-        stages = self.kubelet.stages
+        """Return the pod of that name if stages drive it, and None otherwise."""
+        stages = self.kubelet.staged_pods.manager
         found = (each.pod for each in stages.pods.values()) if stages is not None else iter(())
         return next((pod for pod in found if pod.metadata.key == key), None)
 
     def process_ended(self, pod: Pod, container: str, code: int) -> None:
-        """The process that clients were attached to has ended, and with it its container."""
+        """End a container because the process that clients were attached to has ended."""
         now = self.now()
         self.kubelet.table.perform(pod, pod.process_ended(container, code, now), now)
         self.drain()
@@ -633,7 +636,7 @@ class Agent(NodeShell):
         return environment(_document(pod), msgspec.to_builtins(spec), objects, self.definition.allocatable(), {})
 
     def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> Run | str | None:
-        """Return the run whose log is meant, or why there is none, or None when the pod is not here."""
+        """Return the container run whose log is requested, or why there is none, or None when the pod is not here."""
         pods = self.kubelet.table.pods.values()
         pod = next((each for each in pods if each.pod.metadata.key == Key(namespace, name)), None)
         if pod is None:

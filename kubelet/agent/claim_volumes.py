@@ -1,4 +1,4 @@
-"""Which volume a claim is bound to, read live, and why there is none that could be mounted.
+"""Live reads of the volume to which a claim is bound, with the reason when none can be mounted.
 
 Source: upstream `pkg/kubelet/volumemanager/populator` (texts).
 """
@@ -15,8 +15,10 @@ _VOLUME, _CLAIM = msgspec.json.Decoder(PersistentVolume), msgspec.json.Decoder(P
 
 
 async def volume_of(client: Client, name: Key) -> PersistentVolume:
-    """Return the volume of a claim. Raises: ValueError with why there is none that can be mounted; UnknownOutcome and
-    what a decoder raises."""
+    """Return the volume of a claim.
+
+    Raises: ValueError with the reason why no volume can be mounted; UnknownOutcome and what a decoder raises.
+    """
     try:
         claim = _CLAIM.decode(await client.get_raw("persistentvolumeclaims", name))
     except ApiError as error:

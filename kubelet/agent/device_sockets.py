@@ -1,7 +1,7 @@
-"""One node's side of the device plugin API: the socket where plugins register, and the calls to those that did.
+"""One node's side of the device plugin API: the registration socket, and the calls to registered plugins.
 
-A plugin that registers is reached on its own socket, asked for its options and followed as long as its list of
-devices streams; the stream's end means that it is gone. Source: kubelet 5.5.
+A plugin that registers is reached on its own socket and asked for its options. It is followed as long as
+its list of devices streams; the stream's end means that the plugin is gone. Source: kubelet 5.5.
 """
 
 import msgspec
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 
 class DeviceSockets:
-    """The sockets of one node that takes plugins."""
+    """The sockets of one node that accepts device plugins."""
 
     def __init__(self, node: NodeShell, plugins: DevicePlugins, admission: AdmissionHandler) -> None:
         self._host, self._node, self._plugins, self._admission = node.host, node, plugins, admission
@@ -43,7 +43,7 @@ class DeviceSockets:
         self._is_saving = False
 
     def restore(self) -> None:
-        """Take what a former kubelet of this node knew of its plugins."""
+        """Restore the list of resources with plugins that a former kubelet of this node saved."""
         data = self._host.seams.disk.read(self._file)
         if data is None:
             return
@@ -55,7 +55,10 @@ class DeviceSockets:
         self._plugins.restore(self._saved, self._node.now())
 
     async def serve(self) -> None:
-        """Leave a new socket and no other: that is how plugins notice that they have to register (again)."""
+        """Serve a new registration socket and remove every other socket.
+
+        Plugins notice by this that they have to register (again).
+        """
         sockets = self._host.seams.sockets
         sockets.clear(self._folder)
         self._server = await sockets.serve(
@@ -138,7 +141,7 @@ class DeviceSockets:
         self._node.drain()
 
     def save(self, registered: tuple[str, ...]) -> None:
-        """Remember which resources have plugins, if that is news."""
+        """Save which resources have plugins, if that changed."""
         if registered == self._saved:
             return
         self._saved = registered

@@ -1,8 +1,9 @@
-"""One node's side of DRA drivers: the folder where they register, and the calls to those that did.
+"""One node's side of DRA drivers: the registration folder, and the calls to registered drivers.
 
-A file that appears in `plugins_registry` is asked who serves it, and followed until it is gone: while its endpoint
-can be reached the driver is called there. A registration that fails is tried again, later each time.
-Source: dra-core 7, 7.1; upstream `pkg/kubelet/pluginmanager`, `pkg/kubelet/cm/dra/plugin`.
+The process behind each file that appears in `plugins_registry` is asked who it is, and followed until the
+file is gone. While its endpoint can be reached the driver is called there. A registration that fails is
+tried again, with growing delays. Source: dra-core 7, 7.1; upstream `pkg/kubelet/pluginmanager`,
+`pkg/kubelet/cm/dra/plugin`.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from services.telemetry.calls import rpc_call
 from services.telemetry.spans import parse_traceparent
 
 POLL_S = 0.5
-"""How often the folder is looked at."""
+"""Seconds between two looks at the folder."""
 DIAL_TIMEOUT_S, INFO_TIMEOUT_S, NOTIFY_TIMEOUT_S = 10.0, 1.0, 5.0
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 122.0
 HEALTH_RETRY_S = 5.0
@@ -35,19 +36,22 @@ log = structlog.get_logger()
 
 
 class _Refused(Exception):
-    """A registration that comes to nothing, in Kubernetes' words."""
+    """A registration that failed, with Kubernetes' text."""
 
 
 @dataclass
 class SocketRecord:
-    """A file in `plugins_registry`. `error`: why its last registration came to nothing; `instance`: who registered."""
+    """A file in `plugins_registry`.
+
+    `error`: why its last registration failed; `instance`: which driver instance registered.
+    """
 
     path: str
     error: str = ""
     instance: Instance | None = None
 
     def document(self, node: str) -> dict[str, Any]:
-        """Return it as the kubelet's process shows it."""
+        """Return the record as the kubelet's process shows it."""
         found = self.instance
         return {
             "node": node,
@@ -101,7 +105,7 @@ class DriverSockets:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Every file in the folder where drivers register, and what became of it."""
+        """Return every file in the registration folder, with the outcome of its registration."""
         return [record.document(self._node.name) for record in self._records.values()]
 
     async def _follow(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""How one node says that it lives: its Lease, renewed every quarter of its duration, and its status.
+"""The heartbeats of one node: its Lease, renewed every quarter of its duration, and its status.
 
 Source: kubelet 2.
 """
@@ -22,13 +22,19 @@ LEASES = "leases.coordination.k8s.io"
 SPREAD_ABOVE_NODES = 20
 LEASE_TRIES = 5
 BEAT_S = 0.25
-"""Nodes of a large host whose Leases are due within this time renew them together: what is sent at once is cheap."""
+"""Time within which a large host renews due Leases together; seconds.
+
+Requests that are sent at once are cheap.
+"""
 RETRY_S = 10.0
 log = structlog.get_logger()
 
 
 class Heartbeats:
-    """Invariant: at most one renewal and one report are under way."""
+    """The Lease renewals and status reports of one node.
+
+    Invariant: at most one renewal and one report are under way.
+    """
 
     def __init__(self, node: NodeShell) -> None:
         self._host, self._node = node.host, node
@@ -38,7 +44,10 @@ class Heartbeats:
         self.lease_renewals = 0
 
     def begin(self, now: float, *, is_new: bool) -> None:
-        """Renew at once (a new node makes its Lease), and report within the period. A second call changes nothing."""
+        """Renew the Lease at once (a new node creates it), and report within the period.
+
+        A second call changes nothing.
+        """
         if self._has_begun:
             return
         self._has_begun = True
@@ -50,7 +59,7 @@ class Heartbeats:
         self._node.set_timer(now + host.random.uniform(0.5, 1.0) * REPORT_PERIOD_S, "report")
 
     def fire(self, what: str, now: float) -> None:
-        """A timer is due: lease, report or retry-report."""
+        """Handle a timer: lease, report or retry-report."""
         match what:
             case "lease":
                 self._renew_at(now + self._host.switches.lease_duration_s / 4)
@@ -128,7 +137,7 @@ class Heartbeats:
             self._is_looking = False
 
     def report_soon(self) -> None:
-        """Write the node's status, unless that is being done already."""
+        """Write the node's status, unless a write is under way already."""
         if not self._node.is_registered or not self._node.writes_status:
             return
         if self._is_reporting:

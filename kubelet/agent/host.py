@@ -1,4 +1,4 @@
-"""What the nodes of one process share: one timer heap, one journal, one group of tasks."""
+"""The parts that the nodes of one process share: one timer heap, one journal, one group of tasks."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 TICK_S = 5.0
 RESOURCE_METRICS = "/metrics/resource"
 RESOURCE_METRICS_PATH = "metrics.k8s.io/resource-metrics-path"
-"""The annotation of a Node by which metrics-server (0.7 and later) asks another path than the kubelet's own."""
+"""The Node annotation that gives metrics-server (0.7 and later) another path than the kubelet's own."""
 
 log = structlog.get_logger()
 
@@ -49,7 +49,7 @@ def _kwok_watch(host: "Host") -> "KwokWatch":
 
 
 class Host:
-    """What all nodes of one process share. `agents` are set once, before `run`."""
+    """The parts that all nodes of one process share. `agents` are set once, before `run`."""
 
     def __init__(self, config: KubeletConfig, seams: Seams, definitions: tuple[NodeDefinition, ...]) -> None:
         self.config, self.seams = config, seams
@@ -91,12 +91,12 @@ class Host:
         self._touched: dict[Tenant, None] = {}
 
     def switches_of(self, definition: NodeDefinition) -> KubeletSwitches:
-        """Return the switches as the kubelet of one node has them: with its own release and gates."""
+        """Return the switches of one node's kubelet, with its own release and gates."""
         own = node_switches(definition, self.seams.switches)
         return self.switches if own is self.seams.switches else own.of(KubeletSwitches)
 
     def policy_of(self, definition: NodeDefinition, switches: KubeletSwitches) -> Policy:
-        """Return what the pods of one node share. Raises: StartError for a maximum that the gate forbids."""
+        """Return the policy that the pods of one node share. Raises: StartError for a maximum that the gate forbids."""
         node_max_s = definition.max_container_restart_period
         if node_max_s and not switches.has_backoff_max:
             text = "maxContainerRestartPeriod must not be set while KubeletCrashLoopBackOffMax is off"
@@ -110,23 +110,23 @@ class Host:
         return Policy(initial_s, max_s, self._start_fence, self.config.completion_s, switches.resizes_init_containers)
 
     def annotations_of(self, node: str) -> dict[str, str]:
-        """Return what documents have a Node say: where metrics-server finds the metrics of this node alone."""
+        """Return the annotations that KWOK documents require on a Node: where metrics-server finds its metrics."""
         paths = (rule.spec.path for rule in self.kwok["Metric"].all)
         path = next((each for each in paths if "{nodeName}" in each and each.endswith(RESOURCE_METRICS)), "")
         return {RESOURCE_METRICS_PATH: path.replace("{nodeName}", node)} if path else {}
 
     @property
     def knows_stages(self) -> bool:
-        """Whether there are stages, or there may be some."""
+        """Whether there are stages, or there may be some later."""
         return bool(self.stages) or STAGE in self.kwok_kinds
 
     @property
     def knows_kwok(self) -> bool:
-        """Whether there are documents of KWOK's other kinds, or there may be some."""
+        """Whether there are documents of KWOK's other kinds, or there may be some later."""
         return bool(self.kwok) or any(kind != STAGE for kind in self.kwok_kinds)
 
     def stages_changed(self, stages: tuple[Stage, ...]) -> None:
-        """Have other stages move what there is from now on."""
+        """Replace the stages that drive the objects."""
         self.stages = stages
         for agent in self.agents:
             agent.stages_changed()
@@ -134,7 +134,7 @@ class Host:
         self._drain_touched()
 
     def kwok_changed(self, configuration: Configuration) -> None:
-        """Go by what documents of KWOK's other kinds say now."""
+        """Replace the documents of KWOK's other kinds."""
         self.kwok = configuration
         self.on_kwok()
 
@@ -227,14 +227,17 @@ class Host:
         self._arm()
 
     def notice(self, now: float) -> None:
-        """See whether we were frozen: what others decided meanwhile must be read before anything is done (N6)."""
+        """Check whether the process was frozen.
+
+        After that, other clients' changes must be read before anything is done (N6).
+        """
         if now - self._last_tick_s > self.switches.grace_s:
             self._last_tick_s = now
             for agent in self.agents:
                 agent.was_away()
 
     def touch(self, agent: Tenant) -> None:
-        """Drain this agent's effects at the end of the batch."""
+        """Schedule the agent's effects to be performed at the end of the batch."""
         self._touched[agent] = None
 
     def _drain_touched(self) -> None:
@@ -243,7 +246,7 @@ class Host:
             agent.drain()
 
     def tick(self) -> None:
-        """Notice wall-clock jumps, and that we are alive."""
+        """Notice wall-clock jumps and keep the host's tick timer running."""
         self.times.offset_s = self.clock.wall() - self.clock.now()
         if self.agents:
             self.set_timer(self.clock.now() + TICK_S, self.agents[0], "tick")

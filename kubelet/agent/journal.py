@@ -1,8 +1,8 @@
-"""What a host's pods are, on disk: the runtime's record and the kubelet's checkpoint, side by side.
+"""The records of a host's pods on disk: the runtime's record and the kubelet's checkpoint, side by side.
 
-One append for all that wait (group commit): the lines of both files are handed to the disk together, so a pod
-that starts waits once. A pod's line goes into the checkpoint only when something was decided about it, which is when
-it is admitted, resized, or given devices. Source: guarantees N2, N4; FM-K5, FM-K6.
+All waiting lines are appended at once (group commit). The lines of both files go to the disk together, so a
+pod that starts waits once. A pod's line goes into the checkpoint only when something was decided about it,
+which is when it is admitted, resized, or given devices. Source: guarantees N2, N4; FM-K5, FM-K6.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 def files_of(records: Iterable[PodRecord]) -> dict[str, bytes]:
-    """Return the files of a host of whose pods this is known, and nothing else."""
+    """Return the files of a host that holds exactly these records."""
     known = list(records)
     return {
         f"{RUNTIME}-0.log": b"".join(encode_record(record) for record in known),
@@ -43,7 +43,7 @@ def files_of(records: Iterable[PodRecord]) -> dict[str, bytes]:
 
 
 class Journal:
-    """Appends what is put, in order; and reports when it is durable."""
+    """Appends lines in order, and reports when they are durable."""
 
     def __init__(self, disk: Disk, nodes: frozenset[str]) -> None:
         self._disk = disk
@@ -64,7 +64,7 @@ class Journal:
         self.useless_lines = 0
 
     def load(self) -> dict[Where, PodRecord]:
-        """Return what is known of the pods of every node; what was decided about pods that run is known again."""
+        """Return the known pods of every node; the decisions about pods that run are taken as known again."""
         runtime = newest(PodRecord, self._runtime.lines(), self._nodes)
         checkpoint = newest(Checkpoint, self._checkpoint.lines(), self._nodes)
         self._warn(RUNTIME, runtime)
@@ -98,14 +98,14 @@ class Journal:
             )
 
     def of(self, node: str) -> dict[Where, PodRecord]:
-        """Return what is known of one node's pods, as far as it is durable."""
+        """Return the durable records of one node's pods."""
         record = (line for where, line in self._runtime.live.items() if where[0] == node)
         decided = (line for where, line in self._checkpoint.live.items() if where[0] == node)
         runtime, checkpoint = newest(PodRecord, record, self._nodes), newest(Checkpoint, decided, self._nodes)
         return joined(runtime.found, checkpoint.found)[0]
 
     def put(self, lines: Lines, saved: Callable[[], None] | None = None) -> None:
-        """Make what is known of a pod durable soon, and say so."""
+        """Append a pod's lines soon; call `saved` once they are durable."""
         where = lines.where
         if self._decided.get(where) == lines.checkpoint or (lines.is_gone and where not in self._decided):
             lines = msgspec.structs.replace(lines, checkpoint=b"")
@@ -127,7 +127,7 @@ class Journal:
         await done.wait()
 
     async def replace(self, records: Mapping[Where, PodRecord]) -> None:
-        """Have the runtime's record say this and nothing else; return when that is durable."""
+        """Replace the runtime's record by these records; return when that is durable."""
         self._runtime.live = {where: encode_record(record) for where, record in records.items()}
         await self._insisted(self._runtime.fold)
 
@@ -146,7 +146,7 @@ class Journal:
                 await asyncio.sleep(RETRY_S)
 
     async def run(self) -> None:
-        """Write until cancelled; a disk that refuses is tried again every second, and nothing starts meanwhile."""
+        """Write until cancelled; retry every second on a disk error, and start nothing meanwhile."""
         while True:
             if not self._waiting:
                 self._wake.clear()

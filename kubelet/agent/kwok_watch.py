@@ -1,7 +1,8 @@
-"""Follows objects of KWOK's kinds for all nodes of a host: what they say counts from the moment at which they are seen.
+"""Watch of KWOK's kinds for all nodes of a host: an object applies from the moment at which it is seen.
 
-Nodes begin once the state of each kind is known, so that a kubelet that comes back goes on with the stages there were;
-a kind that is not served, because its definition was deleted, has no objects. Source: decision 0078.
+Nodes begin once the state of each kind is known, so that a kubelet that comes back goes on with the former
+stages. A kind that is not served, because its definition was deleted, has no objects. Source: decision
+0078.
 """
 
 import asyncio
@@ -20,12 +21,12 @@ from services.kwok.stages.stage import Stage
 from services.reconcile.controller import Change
 
 SYNC_MAX_S: Final = 10.0
-"""So long nodes wait for the kinds; then they begin without."""
+"""Seconds that nodes wait at most for the kinds; then they begin without."""
 log = structlog.get_logger()
 
 
 class HostCommands(Protocol):
-    """What a kubelet's configuration says of commands."""
+    """The part of a kubelet's configuration that concerns commands."""
 
     @property
     def host_commands(self) -> bool:
@@ -33,11 +34,11 @@ class HostCommands(Protocol):
 
 
 class Following(Protocol):
-    """A kubelet host, as what follows the objects for it needs it."""
+    """A kubelet host, as the watch of the objects needs it."""
 
     @property
     def config(self) -> HostCommands:
-        """What the host goes by."""
+        """The host's configuration."""
 
     seams: Seams
     stages: tuple[Stage, ...]
@@ -45,14 +46,14 @@ class Following(Protocol):
     kwok_kinds: tuple[str, ...]
 
     def stages_changed(self, stages: tuple[Stage, ...]) -> None:
-        """Have other stages move what there is from now on."""
+        """Replace the stages that drive the objects."""
 
     def kwok_changed(self, configuration: Configuration) -> None:
-        """Go by what documents of KWOK's other kinds say now."""
+        """Replace the documents of KWOK's other kinds."""
 
 
 class KwokWatch:
-    """The objects of one host's kinds."""
+    """The watched objects of one host's kinds."""
 
     def __init__(self, host: Following) -> None:
         self._host = host
@@ -67,7 +68,7 @@ class KwokWatch:
         await self._known.wait()
 
     async def run(self) -> None:
-        """Follow them until cancelled."""
+        """Follow the objects until cancelled."""
         host, seams = self._host, self._host.seams
         api = seams.transport.api()
         for kind in host.kwok_kinds:

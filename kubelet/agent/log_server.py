@@ -1,6 +1,6 @@
-"""Answers `kubectl logs`: finds the node that has the pod, and sends a followed log as it grows.
+"""Server of `kubectl logs`: finds the node that has the pod, and sends a followed log as it grows.
 
-Where a document of KWOK's Logs is for the container, its log is a file.
+If a document of KWOK's Logs applies to the container, its log is a file.
 """
 
 import asyncio
@@ -13,15 +13,18 @@ from services.api.seams import Clock
 from services.runtime.health import HttpRequest, HttpResponse
 
 FindRun = Callable[[str, str, str, bool], Run | str | None]
-"""By namespace, pod and container; whether the run before the present one is meant."""
+"""Finds a run by namespace, pod and container; the flag asks for the run before the present one."""
 FindFile = Callable[[str, str, str, bool], str | None]
-"""The same of a log file: its path, "" when only the other run has one; None: the log is no file."""
+"""Finds a log file in the same way: its path, "" when only the other run has one; None: the log is no file."""
 FOLLOW_S = 1.0
-"""How often what is new in a followed log is sent."""
+"""Seconds between two sends of a followed log's new lines."""
 
 
 class ContainerLogs:
-    """The logs of all nodes of a host. `find` returns a run of a container, why there is none, or None: no pod."""
+    """The logs of all nodes of a host.
+
+    `find` returns a run of a container, why there is none, or None: no pod.
+    """
 
     def __init__(self, find: FindRun, clock: Clock, find_file: FindFile = lambda *_: None) -> None:
         self._find, self._clock, self._find_file = find, clock, find_file

@@ -1,9 +1,10 @@
-"""What a host remembers of its nodes' static policies, and whether a node may start with what is remembered. Pure.
+"""The host's record of its nodes' static policies, and the check whether a node may start with it. Pure.
 
-Exclusive CPUs and memory outlive a kubelet (they are in the pods' records): a policy, a machine or a reservation that
-has changed meanwhile would not know what they mean, so Kubernetes refuses to start, and so does the host.
-Only nodes with a static policy are written down; another node that holds pods had none.
-Source: kubelet 5.4; upstream `pkg/kubelet/cm/cpumanager/state/state_checkpoint.go`, `validateState` of both managers.
+Exclusive CPUs and memory outlive a kubelet (they are in the pods' records). A policy, a machine or a
+reservation that has changed meanwhile would not know what they mean, so Kubernetes refuses to start, and so
+does the host. Only nodes with a static policy are recorded; another node that holds pods had none.
+Source: kubelet 5.4; upstream `pkg/kubelet/cm/cpumanager/state/state_checkpoint.go`, `validateState` of both
+managers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +23,10 @@ FILE: Final = "managers.state"
 
 
 class _State(msgspec.Struct, frozen=True, array_like=True):
-    """`pool`: the CPUs that are shared as long as none is exclusive; `memory`: what pods may have, by NUMA node."""
+    """The static policies of one node.
+
+    `pool`: the CPUs that are shared as long as none is exclusive; `memory`: what pods may have, by NUMA node.
+    """
 
     cpu_policy: str = "none"
     memory_policy: str = "None"
@@ -34,7 +38,7 @@ _NOTHING = _State()
 
 
 def is_readable(data: bytes | None) -> bool:
-    """Whether the file says something; one that does not is as good as lost (FM-K5)."""
+    """Whether the file can be decoded; an unreadable file counts as lost (FM-K5)."""
     try:
         msgspec.json.decode(data or b"{}", type=dict[str, _State])
     except UNREADABLE:
@@ -49,10 +53,11 @@ def restored(
     *,
     lost: Collection[str] = (),
 ) -> bytes:
-    """Return what the file has to say from now on; b"" when there is nothing to say.
+    """Return the new content of the file; b"" when there is nothing to record.
 
-    `held`: what the pods of each node have. `lost`: nodes whose checkpoint is lost; what the file does not say of them
-    it may have said. Raises: ValueError naming the node, and the configured and the old value.
+    `held`: the allocations of each node's pods. `lost`: nodes whose checkpoint is lost; for these, a missing
+    entry does not mean that the node had no static policy. Raises: ValueError naming the node, and the
+    configured and the old value.
     """
     can_read = is_readable(data)
     old = msgspec.json.decode(data or b"{}", type=dict[str, _State]) if can_read else {}

@@ -1,4 +1,4 @@
-"""Serves what KWOK's Metrics describe: the Node is read when a page is asked for, its pods are those that it watches.
+"""Server of the pages that KWOK's Metrics describe: the Node is read per request, its pods are watched.
 
 Source: kubernetes-sigs/kwok pkg/kwok/server/metrics.go, service_discovery.go; decision 0073.
 """
@@ -52,12 +52,12 @@ class MetricPages:
         self._failures: set[str] = set()
 
     def changed(self) -> None:
-        """Go by what the host's documents say now."""
+        """Apply the host's present documents."""
         self._metrics = self._host.kwok["Metric"].all
         self._usage.usages = Usages(self._host.kwok["ResourceUsage"], self._host.config.stages_seed)
 
     async def answer(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the page of whichever Metric has this path now, None where none has."""
+        """Return the page of the Metric that has this path now, or None."""
         for rule in self._metrics:
             if (match := path_pattern(rule.spec.path).match(request.path)) is not None:
                 return await self._answering(rule)(replace(request, params=match.groupdict()))
@@ -68,7 +68,7 @@ class MetricPages:
         return [(rule.spec.path, self._answering(rule)) for rule in self._metrics]
 
     def discovery(self, host: str, nodes: Iterable[str], scheme: str) -> list[dict[str, Any]]:
-        """Return the targets of the host as Prometheus' HTTP discovery reads them. `host`: its address and port."""
+        """Return the host's targets in the format of Prometheus' HTTP discovery. `host`: its address and port."""
         names = list(nodes)
         found = []
         for rule in self._metrics:
@@ -79,7 +79,7 @@ class MetricPages:
         return found
 
     def pod_changed(self, node: str, change: Change[Any], document: Document | None) -> None:
-        """Take a change of a pod: which containers were started, and what is gone."""
+        """Take a change of a pod: note which containers were started, and what is gone."""
         if change.new is None or document is None:
             if change.old is not None:
                 self._usage.gone(change.old.metadata.uid)

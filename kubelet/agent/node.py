@@ -1,4 +1,4 @@
-"""What the parts of one node's agent share: who the node is, how it reaches the API server, its tasks, its Events."""
+"""The parts that one node's agent shares: the node's identity, its API client, its tasks, its Events."""
 
 from abc import abstractmethod
 from collections.abc import Coroutine
@@ -18,7 +18,7 @@ from services.client.recorder import Recorder
 
 
 class NodeShell(Tenant):
-    """One node of a host, as its loops and calls know it; `Agent` is one, and they are its parts."""
+    """One node of a host, as its loops and calls use it; `Agent` is such a node and owns them."""
 
     def __init__(self, host: Host, definition: NodeDefinition) -> None:
         self.host, self.definition, self.name = host, definition, definition.name
@@ -46,7 +46,7 @@ class NodeShell(Tenant):
 
     @abstractmethod
     def take_node(self, node: Node) -> None:
-        """Take the Node as the API server has it."""
+        """Take the Node as read from the API server."""
 
     @abstractmethod
     def report_soon(self) -> None:
@@ -54,7 +54,7 @@ class NodeShell(Tenant):
 
     @abstractmethod
     def node_gone(self) -> None:
-        """Our Node was deleted."""
+        """Handle the deletion of the Node."""
 
     def now(self) -> float:
         """Return the time, in monotonic seconds."""
@@ -65,11 +65,11 @@ class NodeShell(Tenant):
         self.host.set_timer(at_s, self, what)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work in a task that ends with the node's power."""
+        """Run work in a task that ends with the node's power."""
         self.host.power.start(self, work)
 
     async def connect(self) -> None:
-        """Be ready to call the API server, as this node."""
+        """Prepare to call the API server as this node."""
         if self.api is None:
             self.api = await self.host.seams.transport.node_api(self.name)
             self._client = Client(self.api, self.host.clock, self.host.random, field_manager="kubelet")
@@ -90,7 +90,7 @@ class NodeShell(Tenant):
 
     @property
     def events(self) -> Recorder:
-        """What records Events in the node's name."""
+        """The recorder of Events about the Node."""
         if self._recorder is None:
             self._recorder = Recorder(
                 self.client, self.host.clock, self.host.random, component="kubelet", host=self.name

@@ -1,10 +1,11 @@
-"""What people put on the disks of emulated nodes while they run: manifests of static pods, and what is wrong with them.
+"""The files that users put on the disks of emulated nodes while they run: static pods, faults, capacity, power.
 
-Looked for once a second. Manifests: below `nodes/NODE/static-pods/` of the process's own disk, and in the directory
-`--static-pods`, where a file is for every node of the process and a folder of a node's name for that node; a node
-definition's `staticPods` are there from the beginning. Faults: the file `nodes/NODE/faults`; none: as defined.
-Capacity: the file `nodes/NODE/capacity`, a JSON object such as `{"cpu": "8", "memory": "32Gi"}`; none: as defined.
-Power: the file `nodes/NODE/power` (`kubelet/agent/power.py`).
+The files are read once a second. Manifests: below `nodes/NODE/static-pods/` of the process's own disk, and
+in the directory `--static-pods`, where a file is for every node of the process and a folder with a node's
+name is for that node; a node definition's `staticPods` are there from the beginning. Faults: the file
+`nodes/NODE/faults`; without the file: as defined. Capacity: the file `nodes/NODE/capacity`, a JSON object
+such as `{"cpu": "8", "memory": "32Gi"}`; without the file: as defined. Power: the file `nodes/NODE/power`
+(`kubelet/agent/power.py`).
 Source: kubelet 3.1, 8; upstream `pkg/kubelet/config/file.go`.
 """
 
@@ -31,7 +32,7 @@ log = structlog.get_logger()
 
 
 class NodeFiles:
-    """The disks of one process's nodes. Invariant: a node gets only what is not as it was."""
+    """The disks of one process's nodes. Invariant: only changed files are reported to a node."""
 
     def __init__(self, disk: Disk, directory: str, definitions: Sequence[NodeDefinition]) -> None:
         self._disk, self._directory = disk, directory
@@ -46,19 +47,19 @@ class NodeFiles:
         self._error = ""
 
     async def run(self, nodes: Sequence[Tenant], power: Power) -> None:
-        """Look until cancelled."""
+        """Look at the files periodically until cancelled."""
         while True:
             await asyncio.sleep(LOOK_PERIOD_S)
             self.look(nodes, power)
 
     def forget(self, node: str) -> None:
-        """The node is new: it gets everything again."""
+        """Forget what was reported to a node that is new: everything is reported again."""
         self._known.pop(node, None)
         for reported in self._texts.values():
             reported.pop(node, None)
 
     def sized(self, definition: NodeDefinition) -> NodeDefinition:
-        """Return a node's definition with the capacity that its machine has now."""
+        """Return a node's definition with the present capacity of its machine."""
         try:
             return resized(definition, self._text(path_of(definition.name, CAPACITY)))
         except ValueError as error:
@@ -69,7 +70,7 @@ class NodeFiles:
         return (self._disk.read(name) or b"").decode(errors="replace")
 
     def look(self, nodes: Sequence[Tenant], power: Power) -> None:
-        """Report to each node its files, if they are others than last time; to `power` first."""
+        """Report to each node the files that changed since the last look; to `power` first."""
         common, own = self._directory_files()
         texts: dict[str, dict[str, str]] = {CAPACITY: {}, FAULTS: {}}
         for name in self._disk.names():
@@ -116,7 +117,7 @@ class NodeFiles:
 
 
 def path_of(node: str, name: str) -> str:
-    """Return where, on the disk of its process, a node looks for a file of its own."""
+    """Return the path of a node's own file on the disk of its process."""
     return f"{FOLDER}{node}/{name}"
 
 

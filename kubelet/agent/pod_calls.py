@@ -1,9 +1,10 @@
-"""The calls one node makes about its pods: write a status, unbind, read, delete, show one that is static; and about
-their devices: read the claims of a pod, withdraw what drivers that are gone have published.
+"""The API calls that one node makes about its pods and their devices.
 
-Each is a task of its own. What an answer means is the machine's affair; here it is only carried there.
-Source: kubelet 3.1, 4; kubelet-unbinding 4.2, 6.2; dra-core 7 (prepare reads live, slices are wiped at start-up and
-when a driver is gone).
+It writes statuses, unbinds, reads and deletes pods, and creates and deletes mirror pods. For devices it
+reads the claims of a pod, and deletes the slices of drivers that are gone. Each call is a task of its own.
+The machine decides what an answer means; here the answer is only passed on. Source: kubelet 3.1, 4;
+kubelet-unbinding 4.2, 6.2; dra-core 7 (prepare reads live, slices are wiped at start-up and when a driver
+is gone).
 """
 
 import asyncio
@@ -52,7 +53,7 @@ _POD, _CLAIM = msgspec.json.Decoder(KubeletPod), msgspec.json.Decoder(ResourceCl
 
 
 class PodCalls:
-    """The calls of one node. Invariant: serial status writing is one task at most (kubelet 4)."""
+    """The calls of one node. Invariant: at most one task writes statuses serially (kubelet 4)."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class PodCalls:
         self.status_writes = self.status_failures = 0
 
     def write_statuses(self) -> None:
-        """Write what the machine has to say, unless that is being done already."""
+        """Write the pending statuses, unless a write is under way already."""
         if self._node.api is None:
             return
         if self._node.switches.writes_at_once:
@@ -125,7 +126,7 @@ class PodCalls:
         self._node.drain()
 
     async def unbind(self, call: CallUnbind) -> None:
-        """Have the pod unbound from its node, in the name of the kubelet's current session."""
+        """Unbind the pod from its node, in the name of the kubelet's current session."""
         node, switches = self._node, self._node.switches
         verb, subresource = self._spelling
         body = unbind_body(call.pod, call.key, node.name, node.session, call.reason, call.message, fence=switches.fence)
@@ -154,7 +155,7 @@ class PodCalls:
         node.drain()
 
     async def read(self, name: Key) -> KubeletPod | None:
-        """Read a pod live, for as long as it takes; None: it is not there or not ours to read."""
+        """Read a pod live, however long it takes; None: it does not exist or the node may not read it."""
         while True:
             try:
                 return _POD.decode(await self._node.client.get_raw("pods", name))
@@ -180,7 +181,7 @@ class PodCalls:
         node.drain()
 
     async def create_mirror(self, wanted: CreateMirror) -> None:
-        """Create the mirror; whatever comes of it is reported."""
+        """Create the mirror pod and report the outcome."""
         try:
             await self._node.client.create("pods", wanted.document, namespace=wanted.name.namespace)
             code = 201
@@ -192,7 +193,7 @@ class PodCalls:
         self._mirror_answered(wanted.name, code)
 
     async def delete_mirror(self, wanted: DeleteMirror) -> None:
-        """Delete exactly this mirror; that it is gone already is as good."""
+        """Delete exactly this mirror pod; one that is gone already counts as deleted."""
         meta = wanted.pod.metadata
         try:
             code = (await self._node.client.call(delete_request("pods", meta.key, uid=meta.uid, grace_period_s=0))).code
@@ -205,7 +206,7 @@ class PodCalls:
         self._node.drain()
 
     async def read_claims(self, wanted: ReadClaims) -> None:
-        """Read the claims live, and hand them, or what went wrong, to the machine."""
+        """Read the claims live, and hand them, or the error, to the machine."""
         found: list[ResourceClaim] = []
         problem = ""
         for name in wanted.names:
@@ -219,8 +220,10 @@ class PodCalls:
         self._node.drain()
 
     async def read_volumes(self, wanted: ReadVolumes) -> None:
-        """Read which volumes the pod's claims are bound to; hand the names of those that are attached, or what went
-        wrong, to the machine."""
+        """Read which volumes the pod's claims are bound to.
+
+        The machine gets the names of the attached volumes, or the error.
+        """
         found: dict[Key, str] = {}
         problem = ""
         for claim in claims_of(wanted.pod):
@@ -244,7 +247,7 @@ class PodCalls:
         return found.spec.attach_required
 
     async def read_attached(self, wanted: ReadAttached) -> None:
-        """Read what is attached to the node."""
+        """Read which volumes are attached to the node."""
         assert self._volumes is not None
         try:
             node = _NODE.decode(await self._node.client.get_raw("nodes", Key("", self._node.name)))
@@ -255,7 +258,7 @@ class PodCalls:
         self._node.drain()
 
     async def wipe_slices(self, wanted: WipeSlices | None = None) -> None:
-        """Delete the slices of these drivers, None: of all; until the API server has done it."""
+        """Delete the slices of these drivers (None: of all drivers); retry until the API server has done it."""
         selectors = [f"spec.nodeName={self._node.name}"]
         if wanted is not None:
             selectors = [f"{selectors[0]},spec.driver={driver}" for driver in wanted.drivers]

@@ -12,11 +12,11 @@ FOLLOWS = {
     "rejected": "reject pod",
     "unbinding": "unbind pod",
 }
-"""What a pod's span is busy with once a stage is reached; each is a span of its own below `sync pod`."""
+"""The activity that follows each stage of a pod's start; each is a span of its own below `sync pod`."""
 
 
 class PodTraces:
-    """The spans of one node's pods. Invariant: of each sync at most one stage's span is open."""
+    """The spans of one node's pods. Invariant: each sync has at most one open stage span."""
 
     def __init__(self, tracer: Tracer, node: str) -> None:
         self._tracer, self._node = tracer, node
@@ -24,7 +24,7 @@ class PodTraces:
         """The span of each sync, that of its stage, and what the stage is called."""
 
     def begin(self, key: WorkerKey, pod: KubeletPod, traceparent: str) -> None:
-        """A pod sync begins, because of what `traceparent` names."""
+        """Begin the span of a pod sync; `traceparent` names its cause."""
         span = self._tracer.start(
             "sync pod",
             kind="consumer" if traceparent else "internal",
@@ -38,7 +38,7 @@ class PodTraces:
         self._spans[key] = span, None, ""
 
     def stage(self, key: WorkerKey, stage: str, reason: str) -> None:
-        """End the span of what came before, and begin that of what follows this point."""
+        """End the span of the former activity, and begin the span of the activity that follows this stage."""
         held = self._spans.get(key)
         if held is None or not held[0].trace_id:
             return
@@ -57,23 +57,23 @@ class PodTraces:
         self._spans[key] = span, started, following
 
     def end(self, key: WorkerKey, error: str) -> None:
-        """End the sync and what was going on of it."""
+        """End the sync's span and the open span of its stage."""
         if (held := self._spans.pop(key, None)) is not None:
             if held[1] is not None:
                 held[1].end()
             held[0].end(error)
 
     def trace_id(self, key: WorkerKey) -> str:
-        """Return the trace of a sync that is going on, else ""."""
+        """Return the trace id of a running sync, else ""."""
         held = self._spans.get(key)
         return held[0].trace_id if held is not None else ""
 
     def traceparent(self, key: WorkerKey) -> str:
-        """Return what names a sync that is going on, else ""."""
+        """Return the traceparent of a running sync, else ""."""
         held = self._spans.get(key)
         return held[0].traceparent if held is not None else ""
 
     def stage_traceparent(self, key: WorkerKey) -> str:
-        """Return what names the stage going on, or else the whole sync."""
+        """Return the traceparent of the open stage, or else of the whole sync."""
         held = self._spans.get(key)
         return (held[1] or held[0]).traceparent if held is not None else ""

@@ -1,8 +1,8 @@
-"""The power of one process's nodes: what runs as long as a node has it, what a node finds when it gets it back.
+"""The power of one process's nodes: their tasks run only while it is on, and a boot starts a node anew.
 
-People say of a node that it shuts down, is off, or was booted, in the file `nodes/NODE/power`: `shutdown`, `off` or
-`on BOOT`, with a boot id of their own; without the file it is on. A node without power makes no call, takes none and
-renews nothing; its containers end. Source: kubelet 6; guarantees N4.
+Users shut a node down, switch it off or boot it with the file `nodes/NODE/power`: `shutdown`, `off` or `on
+BOOT`, with a boot id of their own; without the file it is on. A node without power makes no call, takes
+none and renews nothing; its containers end. Source: kubelet 6; guarantees N4.
 """
 
 import asyncio
@@ -17,34 +17,37 @@ from kubelet.view import WorkerKey
 from services.api.seams import Clock, Disk
 
 BOOTED_FILE = "nodes/{}/booted"
-"""The boot that a node's part of the runtime's record belongs to, if it was ever booted by itself."""
+"""The file with the boot to which a node's part of the runtime's record belongs.
+
+It exists only if the node was ever booted by itself.
+"""
 
 
 class Tenant(ABC):
-    """A node that lives on a host; `Agent` is one."""
+    """A node of a host; `Agent` is one."""
 
     name: str
     is_off: bool
 
     @abstractmethod
     async def live(self) -> None:
-        """Be a node until cancelled."""
+        """Run the node until cancelled."""
 
     @abstractmethod
     def fire(self, what: str, key: WorkerKey, now: float) -> None:
-        """A timer of this node is due."""
+        """Handle a timer of this node."""
 
     @abstractmethod
     def drain(self) -> None:
-        """Perform what the machine wants, in order."""
+        """Perform the machine's effects, in order."""
 
     @abstractmethod
     def begins(self, boot: Boot) -> None:
-        """Learn in which boot of the machine this is; after a new one nothing of what ran runs any more."""
+        """Set the machine's boot; after a new boot nothing that ran before runs any more."""
 
     @abstractmethod
     def recover(self, record: PodRecord, key: WorkerKey) -> None:
-        """The runtime still holds this from before the process, or the boot, began."""
+        """Take a pod's record that the runtime still holds from before this process, or this boot, began."""
 
     @abstractmethod
     def files_changed(self, files: Mapping[str, bytes]) -> None:
@@ -52,31 +55,34 @@ class Tenant(ABC):
 
     @abstractmethod
     def faults_changed(self, text: str) -> None:
-        """Take what is wrong with the node from now on, in the words of `kubelet/node/health.py`."""
+        """Replace the node's faults. `text`: faults in the syntax of `kubelet/node/health.py`."""
 
     @abstractmethod
     def stages_changed(self) -> None:
-        """Go on with the stages that the host has now."""
+        """Apply the host's present stages."""
 
     @abstractmethod
     def capacity_changed(self, text: str) -> None:
-        """Take what the machine has from now on: a JSON object as `kubelet/node/definition.py` reads it, or nothing."""
+        """Replace the machine's capacity: a JSON object as `kubelet/node/definition.py` reads it, or nothing."""
 
     @abstractmethod
     def shut_down(self) -> None:
-        """End the pods in good order, then ask to be switched off."""
+        """Shut the node down gracefully: end its pods, then request the power-off."""
 
     @abstractmethod
     def disk_changed(self, *, has_error: bool) -> None:
-        """The disk began or ceased to fail."""
+        """Report that the disk began to fail, or no longer fails."""
 
     @abstractmethod
     def was_away(self) -> None:
-        """The process was frozen for longer than the grace period: read before acting (N6)."""
+        """Read the pods before acting: the process was frozen for longer than the grace period (N6)."""
 
 
 class Power:
-    """Invariant: a node that is off has no task. `make(place)` makes the node of that place anew."""
+    """The power of a process's nodes; `make(place)` makes the node with this index anew.
+
+    Invariant: a node that is off has no task.
+    """
 
     def __init__(
         self,
@@ -98,17 +104,17 @@ class Power:
         self._group: asyncio.TaskGroup | None = None
 
     def begin(self, group: asyncio.TaskGroup) -> None:
-        """Let every node live that has power."""
+        """Start every node that has power."""
         self._group = group
         for node in self._nodes:
             self.start(node, self._come_up(node))
 
     def end(self) -> None:
-        """The process ends: nothing is begun any more."""
+        """Start no more work, because the process ends."""
         self._group = None
 
     def start(self, node: Tenant, work: Coroutine[Any, Any, None]) -> None:
-        """Do some of a node's work in a task that ends with its power; without power it is not begun."""
+        """Run work of a node in a task that ends with its power; without power it is not started."""
         if self._group is None or node.is_off:
             work.close()
             return
@@ -122,7 +128,7 @@ class Power:
         task.add_done_callback(lambda done: held.pop(done, None))
 
     def said(self, name: str, text: str) -> None:
-        """Take what is said of a node's power now; what it is not yet is made so."""
+        """Apply the text of a node's power file, if it changed."""
         if text == self._said.get(name, ""):
             return
         self._said[name] = text
@@ -141,7 +147,7 @@ class Power:
                 node.begins(Boot(f"{self.machine.id}/{boot_id}", self.machine.is_new, ()))
 
     def cut(self, node: Tenant) -> None:
-        """The node has no power from this instant."""
+        """Cut the node's power: cancel its tasks at once."""
         node.is_off = True
         for task in list(self._tasks.pop(node.name, {})):
             task.cancel()

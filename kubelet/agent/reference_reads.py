@@ -1,7 +1,7 @@
-"""The calls that one node makes to learn what its pods refer to. Each pod's are a task of their own.
+"""The API reads of the objects that one node's pods refer to. Each pod's reads are a task of their own.
 
-Values of a ConfigMap or Secret are decoded for variables only, and stay in memory (X-SEC). Source: guarantees X-NR13,
-X-TOK3; upstream `pkg/volume/csi`.
+Values of a ConfigMap or Secret are decoded for variables only, and stay in memory (X-SEC). Source:
+guarantees X-NR13, X-TOK3; upstream `pkg/volume/csi`.
 """
 
 import msgspec
@@ -33,7 +33,7 @@ TOKEN_S = 3607
 
 
 class _Keyed(msgspec.Struct, frozen=True, rename="camel"):
-    """A ConfigMap or Secret, of which the values are decoded when they are needed."""
+    """A ConfigMap or Secret whose values are decoded when they are needed."""
 
     data: dict[str, msgspec.Raw] | None = None
     binary_data: dict[str, msgspec.Raw] | None = None
@@ -43,13 +43,13 @@ _KEYED = msgspec.json.Decoder(_Keyed)
 
 
 class ReferenceReads:
-    """The reads of one node, in its name."""
+    """The reads of one node, made with the node's identity."""
 
     def __init__(self, node: NodeShell, manager: ReferenceManager) -> None:
         self._node, self._manager = node, manager
 
     async def references(self, wanted: ReadReferences) -> None:
-        """Read one after the other, and hand what was read, or why it could not be, to the machine."""
+        """Read the objects one after the other, and hand each, or the error, to the machine."""
         found: dict[Reference, Content | str] = {}
         for each in wanted.wanted:
             try:

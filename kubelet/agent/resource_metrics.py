@@ -1,8 +1,8 @@
-"""What the pods of a node use, as its resource metrics: cpu seconds since their containers' starts, memory now. Pure.
+"""Resource metrics of a node's pods: cpu seconds since their containers' starts, and present memory. Pure.
 
-KWOK's shipped Metric serves the same at the same path, which metrics-server asks where the Node's annotation
-`metrics.k8s.io/resource-metrics-path` says so; a Metric with this path is served in its place (`metric_pages`).
-`/discovery/prometheus` lists the paths for Prometheus' HTTP discovery.
+KWOK's shipped Metric serves the same at the same path, which metrics-server asks if the Node has the
+annotation `metrics.k8s.io/resource-metrics-path`; a Metric with this path is served in its place
+(`metric_pages`). `/discovery/prometheus` lists the paths for Prometheus' HTTP discovery.
 Source: simulator 5.4; upstream `pkg/kubelet/metrics/collectors/resource_metrics.go`.
 """
 
@@ -28,7 +28,10 @@ _HELP: Final = {
 
 
 def resource_metrics(pods: Iterable[Pod], now_s: float, wall_offset_s: float) -> bytes:
-    """Return the metrics of a node's pods as text. `wall_offset_s`: what makes epoch seconds of the node's own."""
+    """Return the metrics of a node's pods as text.
+
+    `wall_offset_s`: seconds to add to the node's clock to get seconds since the epoch.
+    """
     found: dict[str, list[tuple[str, float]]] = {name: [] for name in _HELP}
     node_cpu = node_memory = 0.0
     for pod in pods:
@@ -69,7 +72,7 @@ def _family(name: str, samples: list[tuple[str, float]]) -> str:
 
 
 def discovery(host: str, nodes: Iterable[str], scheme: str) -> list[dict[str, object]]:
-    """Return the targets of a host as Prometheus' HTTP discovery reads them. `host`: its address and port."""
+    """Return the host's targets in the format of Prometheus' HTTP discovery. `host`: its address and port."""
     return [
         {
             "targets": [host],

@@ -1,4 +1,4 @@
-"""The ResourceSlices of one node that stages move: they are listed as often as the Node is read."""
+"""The ResourceSlices of one node that stages drive: they are listed as often as the Node is read."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
@@ -20,16 +20,16 @@ from services.kwok.stages.templates import TemplateError
 
 READ_SLICES: Final = "read-slices"
 STAGE_SLICE: Final = "stage-slice/"
-"""What timers of stages of a slice are called, before its name."""
+"""Prefix of the timers of a slice's stages; the slice's name follows."""
 READ_PERIOD_S: Final = 10.0
-"""How often what stages move is read: as often as a kubelet computes its Node's status (kubelet 1)."""
+"""Seconds between reads of objects that stages drive: as a kubelet computes its Node's status (kubelet 1)."""
 Perform = Callable[[Sequence[Operation], Target], Awaitable[Outcome]]
 
 log = structlog.get_logger()
 
 
 class StagedNode(Protocol):
-    """A node, as what moves its slices needs it."""
+    """A node, as the stages of its slices need it."""
 
     name: str
 
@@ -41,14 +41,17 @@ class StagedNode(Protocol):
         """Call `fire(what)` at that time."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work in a task that ends with the node's power."""
+        """Run work in a task that ends with the node's power."""
 
     def record(self, reason: str, message: str, event_type: str) -> None:
         """Record an Event about the Node."""
 
 
 class SliceStages:
-    """The slices of one node with their lives. `context`: what templates may ask; `perform`: does what stages want."""
+    """The slices of one node and their stages.
+
+    `context`: values that templates may use; `perform`: performs the operations of a stage.
+    """
 
     def __init__(
         self,
@@ -68,12 +71,12 @@ class SliceStages:
         """With the uids of the slices, by name."""
 
     def begin(self) -> None:
-        """Look at the slices from now on, if stages move any."""
+        """Read the slices periodically from now on, if there are stages for them."""
         if self._stages:
             self._node.set_timer(self._clock.now(), READ_SLICES)
 
     def replace(self, stages: tuple[Stage, ...]) -> None:
-        """Move the slices by these stages from now on."""
+        """Replace the stages of the slices."""
         if stages == self._stages:
             return
         self._stages = stages
@@ -93,7 +96,7 @@ class SliceStages:
         self._arm(name, self._lives[name][1].seen(stored, self._clock.now(), self._clock.wall()))
 
     def fire(self, what: str, now: float) -> None:
-        """A timer about the slices is due."""
+        """Handle a timer of the slices."""
         if what != READ_SLICES:
             self._due(what.removeprefix(STAGE_SLICE), now)
         elif self._stages:

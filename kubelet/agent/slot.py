@@ -1,9 +1,9 @@
-"""The slot that a kubelet host has: how it is claimed and kept, and what nodes may do while that is in doubt.
+"""The slot of a kubelet host: how it is claimed and kept, and what its nodes may do while it is in doubt.
 
-The Lease lies among those of nodes and is called as the slot is, so that a host needs no right that the credential for
-its nodes does not give it. While the Lease was not renewed for the renew deadline, another host may be about to have
-the slot: no call of a node leaves, as if the API server could not be reached. What runs on the nodes runs on. A host
-that finds its slot another's ends. Source: decision 0052.
+The Lease is in the namespace of the nodes' Leases and has the slot's name, so that a host needs no right
+beyond those of its nodes' credential. While the Lease was not renewed for the renew deadline, another host
+may be about to take the slot: no call of a node is sent, as if the API server could not be reached. Pods
+that run on the nodes run on. A host whose slot was taken by another ends. Source: decision 0052.
 """
 
 import asyncio
@@ -25,17 +25,20 @@ LOOK_PERIOD_S = 0.5
 CALL_MAX_S = 30.0
 DOUBT_POLL_S = 0.2
 RENEWALS_MISSED = 3
-"""After so many a holder counts no longer as alive."""
+"""Missed renewals after which a holder no longer counts as alive."""
 LEFT = "{}/left"
-"""The file on the volume in which a slot's last holder says that it left, and which holder of how many that was."""
+"""The file on the volume in which a slot's last holder records that it left.
+
+It has the holder's name and the number of its term.
+"""
 TAKEN_OVER = "taken-over"
-"""The file that says that a life's files are complete."""
+"""The file that marks the files of a holder's term as complete."""
 
 log = structlog.get_logger()
 
 
 class Slots:
-    """The slots of one prefix, as a host looks for one of its own."""
+    """The slots of one prefix, among which a host takes one."""
 
     def __init__(self, seams: Seams, prefix: str, holder: str, terms: Terms) -> None:
         self._seams, self._prefix, self._holder, self._terms = seams, prefix, holder, terms
@@ -44,8 +47,10 @@ class Slots:
         self._slots: list[Slot] = []
 
     async def claim(self) -> Elector:
-        """Return who holds the Lease of this host's slot, once there is one. Raises: StartError when the credential of
-        this host is not for nodes of this prefix."""
+        """Return the elector of the slot that this host has taken; wait until a slot can be taken.
+
+        Raises: StartError when the credential of this host is not for nodes of this prefix.
+        """
         while True:
             try:
                 if (found := await self._tried()) is not None:
@@ -92,7 +97,7 @@ class Slots:
 
 
 async def leave(disk: Disk, slot: Elector) -> None:
-    """Write on the volume that this holder does nothing more, for the case that the API server does not hear it."""
+    """Record on the volume that this holder has ended, in case the API server cannot be reached."""
     try:
         await disk.write(LEFT.format(slot.lease.name), _term(slot.holder, "", slot.transitions))
     except OSError as error:
@@ -108,17 +113,17 @@ def _term(holder: str, _renewed: str, transitions: int) -> bytes:
 
 
 class SlotTransport:
-    """The way to the API server of nodes that are this host's as long as the slot is. Implements `Transport`."""
+    """The transport of the nodes of a slot: they are called only while the slot is held. Implements `Transport`."""
 
     def __init__(self, inner: Transport, slot: Elector, clock: Clock) -> None:
         self._inner, self._slot, self._clock = inner, slot, clock
 
     def api(self, identity: str = "") -> Api:
-        """Return the server as one of this process's identities."""
+        """Return the API server as seen by one of this process's identities."""
         return self._inner.api(identity)
 
     async def node_api(self, node: str) -> Api:
-        """Return the server as a node reaches it. Raises: Forbidden; UnknownOutcome."""
+        """Return the API server as seen by a node. Raises: Forbidden; UnknownOutcome."""
         return _SlotApi(await self._inner.node_api(node), self)
 
     @property
@@ -127,7 +132,7 @@ class SlotTransport:
         return self._clock.now() - self._slot.renewed_s <= self._slot.terms.renew_deadline_s
 
     async def certain(self, what: str, deadline_s: float) -> None:
-        """Return at once while the slot is this host's, or when it is so again. Raises: UnknownOutcome."""
+        """Wait until the slot is certainly this host's; return at once if it is. Raises: UnknownOutcome."""
         if self.is_certain:
             return
         try:
@@ -163,11 +168,11 @@ class _SlotApi:
 
 
 class SlotDisk:
-    """The part of a volume that is a slot's. Implements `Disk`.
+    """A slot's part of a volume. Implements `Disk`.
 
-    What people say of nodes (`nodes/…`) is there for every holder. What a host writes about itself and its pods lies in
-    a folder of the holder's term, which the next one copies and then removes: a host that lost the slot while it stood
-    still may end a write after that, and disturbs no one.
+    The users' files about nodes (`nodes/…`) are there for every holder. Files that a host writes about itself
+    and its pods lie in a folder of the holder's term, which the next holder copies and then removes: a host
+    that lost the slot while it stood still may end a write after that, and disturbs no one.
     """
 
     def __init__(self, disk: Disk, slot: str, term: int) -> None:
@@ -176,7 +181,7 @@ class SlotDisk:
         self._term = max(term, max(self._terms, default=-1) + 1)
 
     async def take_over(self) -> None:
-        """Have what the last holder that got so far had. Raises: OSError."""
+        """Copy the files of the last holder whose files are complete. Raises: OSError."""
         kept = [term for term, names in self._terms.items() if TAKEN_OVER in names]
         for name in self._terms[max(kept)] if kept else ():
             data = self._disk.read(f"{self._slot}/{max(kept)}/{name}")
@@ -191,7 +196,7 @@ class SlotDisk:
         return f"{self._slot}/{name}" if "/" in name else f"{self._slot}/{self._term}/{name}"
 
     def read(self, name: str) -> bytes | None:
-        """Return the file's bytes, or None when there is none."""
+        """Return the file's bytes, or None when the file does not exist."""
         return self._disk.read(self._place(name))
 
     def names(self) -> list[str]:

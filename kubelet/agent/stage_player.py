@@ -1,10 +1,10 @@
-"""What one node's shell does for stages: it gives them documents, performs what they want, and moves the Node.
+"""The stages of one node: gives them documents, performs their operations, and drives the Node by them.
 
-Status is written in the node's name, metadata in its host's, both for one uid alone: a node may not change the
-metadata of its pods, as in Kubernetes; the process that hosts it may, a little.
-A Node that stages move has its status from them alone; its Lease, its registration and its session stay the
-kubelet's. A node may read its Node but not watch it (X-NR1), so what others change of it is seen late; its
-ResourceSlices are listed as often.
+Status is written in the node's name, metadata in its host's, both for one uid alone: a node may not change
+the metadata of its pods, as in Kubernetes; the process that hosts it may, a little. If stages drive a Node,
+its status comes from them alone; its Lease, its registration and its session stay the kubelet's. A node may
+read its Node but not watch it (X-NR1), so other clients' changes are seen late; its ResourceSlices are
+listed as often.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ class StagePlayer:
         return tuple(stage for stage in self._host.stages if stage.kind == kind and stage.is_of_kubelets)
 
     def stages_changed(self) -> None:
-        """Go on with the stages that the host has now: whatever they move is chosen anew."""
+        """Apply the host's present stages: stages are chosen anew for each object."""
         now, wall_s = self._node.now(), self._host.clock.wall()
         if (stages := self._of("Pod")) != self._of_pods:
             self._of_pods = stages
@@ -88,7 +88,7 @@ class StagePlayer:
         )
 
     def follow(self, pods: Informer[KubeletPod], new_ip: Callable[[KubeletPod], str]) -> StageManager | None:
-        """Return what moves the pods that stages choose, before the first of them is seen; None: there are none."""
+        """Return the manager of the pods that stages drive, before the first pod is seen; None: there are no stages."""
         self._pods = pods
         if self._of_pods or STAGE in self._host.kwok_kinds:
             self._manager = StageManager(
@@ -103,7 +103,7 @@ class StagePlayer:
         return self._manager
 
     async def play(self, effect: PlayStage) -> None:
-        """Perform what a stage wants of a pod, and report."""
+        """Perform a stage's operations on a pod, and report the outcome."""
         assert self._pods is not None
         assert self._manager is not None
         meta, pod = effect.pod.metadata, effect.pod
@@ -119,7 +119,7 @@ class StagePlayer:
         self._node.drain()
 
     def registering(self, stored: Document, status: Document) -> None:
-        """Leave out of the first status what the stages of this Node are to say."""
+        """Remove from the first status what the stages of this Node write."""
         self._choose(stored)
         if not self._node.writes_status:
             del status["conditions"]
@@ -136,7 +136,7 @@ class StagePlayer:
             self._node.set_timer(self._node.now() + READ_PERIOD_S, "read-node")
 
     def registered(self) -> None:
-        """Look at the node's ResourceSlices from now on, if stages move any."""
+        """Read the node's ResourceSlices from now on, if stages drive any."""
         self._slices.begin()
 
     def seen_node(self, stored: Document) -> None:
@@ -149,7 +149,7 @@ class StagePlayer:
             self._node.set_timer(due_s, "stage-node")
 
     def fire(self, what: str, now: float) -> None:
-        """A timer about the Node or its slices is due."""
+        """Handle a timer of the Node or its slices."""
         if what == READ_SLICES or what.startswith(STAGE_SLICE):
             self._slices.fire(what, now)
             return

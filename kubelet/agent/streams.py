@@ -1,8 +1,8 @@
-"""`kubectl exec`, `attach` and `port-forward`, as the kubelet's endpoint serves them: SPDY streams to processes.
+"""`kubectl exec`, `attach` and `port-forward` on the kubelet's endpoint: SPDY streams to processes.
 
-The API server asks, and no other client: it authenticates by its certificate. A request is answered as upstream's
-container runtimes answer it; what then runs is a program of `runtime/commands`, and what listens is `runtime/pages`.
-Source: upstream `staging/src/k8s.io/cri-streaming/pkg/streaming/remotecommand`,
+Only the API server may ask; it authenticates by its certificate. A request is answered as upstream's
+container runtimes answer it. The program that runs is one of `runtime/commands`, and the listener is one of
+`runtime/pages`. Source: upstream `staging/src/k8s.io/cri-streaming/pkg/streaming/remotecommand`,
 `staging/src/k8s.io/cri-streaming/pkg/streaming/portforward`, `pkg/kubelet/server/server.go`.
 """
 
@@ -49,26 +49,29 @@ from services.runtime.spdy.connection import UPGRADE, WRITE_BYTES_MAX, Connectio
 log = structlog.get_logger()
 
 SESSIONS_MAX = 256
-"""How many connections of exec, attach and port-forward one process serves at once."""
+"""Connections of exec, attach and port-forward that one process serves at once."""
 IDLE_S = 4 * 3600.0
-"""How long a session may last without a byte in either direction (upstream `streamingConnectionIdleTimeout`)."""
+"""Seconds that a session may last without a byte in either direction.
+
+Source: upstream `streamingConnectionIdleTimeout`.
+"""
 CLOSE_WITHIN_S = 5.0
 LOOK_S = 0.5
-"""How often it is looked whether the container still runs."""
+"""Seconds between two checks whether the container still runs."""
 KILLED = 137
 PORT_FORWARD: Final = ("portforward.k8s.io",)
 
 
 @dataclass(eq=False)
 class Console:
-    """The main process of a container that reads standard input, and who is attached to it."""
+    """The main process of a container that reads standard input, and the clients attached to it."""
 
     input: Input = field(default_factory=Input)
     shows: list[Show] = field(default_factory=list)
     task: "asyncio.Task[int] | None" = None
 
     async def show(self, stream: int, data: bytes) -> None:
-        """Send output to all who are attached; one that is gone misses it."""
+        """Send output to all attached clients; a client that is gone misses it."""
         for each in list(self.shows):
             try:
                 await each(stream, data)
@@ -96,17 +99,17 @@ class StreamedNode(Protocol):
         """Return the pods that are here."""
 
     def staged(self, key: Key) -> KubeletPod | None:
-        """Return the pod of that name if stages move it, and None otherwise."""
+        """Return the pod of that name if stages drive it, and None otherwise."""
 
     def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> LogRun | str | None:
-        """Return the run whose log is meant, or why there is none, or None when the pod is not here."""
+        """Return the container run whose log is requested, or why there is none, or None when the pod is not here."""
 
     def process_ended(self, pod: Pod, container: str, code: int) -> None:
-        """The process that clients were attached to has ended, and with it its container."""
+        """End a container because the process that clients were attached to has ended."""
 
 
 class Run(NamedTuple):
-    """One run of a container: the pod's uid, the container's name, the how manieth."""
+    """One run of a container: the pod's uid, the container's name, and the number of restarts before it."""
 
     uid: str
     name: str
@@ -124,13 +127,13 @@ class Target:
 
     @property
     def run(self) -> Run:
-        """Which run it is."""
+        """The run of the container."""
         return Run(self.pod.key.uid, self.container.name, self.container.restarts)
 
 
 @dataclass
 class StagedTarget:
-    """A container of a pod that stages move: it has no processes but those that clients run in it."""
+    """A container of a pod that stages drive; its only processes are those that clients run in it."""
 
     agent: StreamedNode
     pod: KubeletPod
@@ -144,8 +147,10 @@ class _Refused(Exception):
 
 
 class Streams:
-    """What the endpoint of one process serves besides logs. `agents` returns the nodes as they are now; `kwok`: what
-    documents of KWOK's kinds say of their pods."""
+    """The streams that one process's endpoint serves besides logs.
+
+    `agents` returns the present nodes; `kwok`: the documents of KWOK's kinds about their pods.
+    """
 
     def __init__(self, agents: Callable[[], Sequence[StreamedNode]], kwok: KwokStreams | None = None) -> None:
         self._agents = agents
@@ -156,7 +161,7 @@ class Streams:
         self._consoles: dict[Run, Console] = {}
 
     def upgrades(self) -> list[tuple[str, Takeover]]:
-        """Return the paths that are served by an upgraded connection."""
+        """Return the paths that are served by an upgraded connection, with their handlers."""
         found: list[tuple[str, Callable[[HttpRequest, Connection, str], Awaitable[None]], tuple[str, ...]]] = [
             ("/exec/{namespace}/{pod}/{container}", self._exec, REMOTE_COMMAND),
             ("/attach/{namespace}/{pod}/{container}", self._attach, REMOTE_COMMAND),
@@ -166,7 +171,7 @@ class Streams:
 
     @property
     def count(self) -> int:
-        """How many sessions there are now."""
+        """The number of present sessions."""
         return len(self._sessions)
 
     def stop(self) -> None:

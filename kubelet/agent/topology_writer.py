@@ -1,9 +1,10 @@
-"""Write the NodeResourceTopology that NUMA-aware schedulers read: every `nrt.refresh_s`, or with
-`numa_scheduler=oracle` at every change.
+"""Writer of the NodeResourceTopology that NUMA-aware schedulers read.
 
-One write at a time; what changed meanwhile is in the next. A write that failed is made again by the next tick.
-`available` is what the resource managers would still give away, by NUMA node. Devices without topology belong to no
-zone. Source: kubelet-unbinding 1.1 (`numa_scheduler`); kubernetes-sigs/scheduler-plugins, noderesourcetopology.
+It writes every `nrt.refresh_s`, or with `numa_scheduler=oracle` at every change. One write at a time;
+changes made meanwhile are in the next write. A write that failed is made again by the next tick.
+`available` is what the resource managers could still allocate, by NUMA node. Devices without topology
+belong to no zone. Source: kubelet-unbinding 1.1 (`numa_scheduler`); kubernetes-sigs/scheduler-plugins,
+noderesourcetopology.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ log = structlog.get_logger()
 
 
 def topology_document(definition: NodeDefinition, managers: ResourceManagers, counted: Iterable[str]) -> Document:
-    """Return the whole object. `counted`: uids of the pods that have their share already."""
+    """Return the whole object. `counted`: uids of the pods whose share is already subtracted."""
     zones = []
     for numa in range(len(definition.numa)):
         resources = []
@@ -57,7 +58,7 @@ def _resource(name: str, capacity: int, allocatable: int, available: int) -> Doc
 
 
 def is_wanted(node: NodeShell) -> bool:
-    """Whether anybody reads it, and there is something to say."""
+    """Whether a scheduler reads the object and the node aligns pods to NUMA nodes."""
     is_read, definition = node.switches.numa_scheduler != "none", node.definition
     return is_read and bool(definition.numa) and definition.topology_policy != "none"
 
@@ -74,13 +75,13 @@ class TopologyReporting:
         self._written: Document | None = None
 
     def tick(self, now: float) -> None:
-        """Report what is so now, and again by the clock."""
+        """Report the present state, and again after each period."""
         self._has_begun = True
         self._node.set_timer(now + self._period_s, TIMER)
         self._report()
 
     def look(self) -> None:
-        """Report what has just changed, if that is wanted at once."""
+        """Report a change at once, if the switch asks for it."""
         if self._at_once and self._has_begun:
             self._report()
 

@@ -1,1 +1,1 @@
-"""Device plugins: who has registered, what they offer, and how they are asked."""
+"""Device plugins: their registrations, their devices, and the calls to them."""

@@ -1,7 +1,7 @@
-"""The device plugins of one node: what they say changes what the node has, who may start, and what is recorded. Pure.
+"""The device plugins of one node: their reports change its resources, admissions, and pod statuses. Pure.
 
-Only nodes whose definition takes plugins have this. Source: kubelet 2.1, 5.5; KEP-4680 (health of devices in the
-status of containers).
+Only nodes whose definition takes plugins have this. Source: kubelet 2.1, 5.5; KEP-4680 (health of devices
+in the status of containers).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,10 @@ TIMER = "devices"
 
 
 class DevicePlugins:
-    """Invariant: the ledger lets pods have as many devices as the device manager has free."""
+    """The device plugins of one node.
+
+    Invariant: the ledger lets pods have as many devices as the device manager has free.
+    """
 
     def __init__(
         self,
@@ -59,12 +62,12 @@ class DevicePlugins:
         """Containers that wait for PreStartContainer, by the number of the call: what is still to be called."""
 
     def restore(self, resources: Iterable[str], now: float) -> None:
-        """A former kubelet knew plugins for these."""
+        """Restore the resources for which a former kubelet knew plugins."""
         self._devices.restore(resources, now)
         self._changed(now)
 
     def refused(self, asked: Registration) -> str:
-        """Return why a registration is refused, in Kubernetes' words; "" when it is not."""
+        """Return why a registration is refused, in Kubernetes' words; "" when it is accepted."""
         self._out.counts.add("kubelet_device_plugin_registration_total", asked.resource)
         if asked.version != VERSION:
             said = f'requested API version "{asked.version}" is not supported by kubelet.'
@@ -72,27 +75,33 @@ class DevicePlugins:
         return "" if is_extended(asked.resource) else f'the ResourceName "{asked.resource}" is invalid'
 
     def connected(self, resource: str, options: Options, now: float) -> int:
-        """A plugin was reached; return the number of its connection."""
+        """Note that a plugin was reached; return the number of its connection."""
         number = self._devices.connected(resource, options)
         self._changed(now)
         return number
 
     def listed(self, resource: str, number: int, devices: Sequence[Device], now: float) -> list[str] | None:
-        """Take a plugin's list; return whose health changed. None: it is not the resource's plugin any more."""
+        """Take a plugin's list of devices; return the resources' devices whose health changed.
+
+        None: the plugin no longer serves the resource.
+        """
         changed = self._devices.listed(resource, number, devices)
         if changed is not None:
             self._changed(now)
         return changed
 
     def gone(self, resource: str, number: int, now: float) -> list[str] | None:
-        """A plugin is gone; return whose health changed. None: it is not the resource's plugin any more."""
+        """Note that a plugin is gone; return the devices whose health changed.
+
+        None: the plugin no longer serves the resource.
+        """
         changed = self._devices.gone(resource, number, now)
         if changed is not None:
             self._changed(now)
         return changed
 
     def due(self, now: float) -> None:
-        """Some plugin may have been gone for too long."""
+        """Remove plugins that have been gone for too long."""
         if self._devices.expire(now):
             self._changed(now)
 
@@ -103,17 +112,17 @@ class DevicePlugins:
             self._out.effects.append(SetTimer(at_s, TIMER, NODE_KEY))
 
     def update_ledger(self) -> None:
-        """Let pods have what there is, and what they have already."""
+        """Set the ledger's allocatable devices to those that are free or allocated already."""
         for resource in self.capacity():
             self._ledger.allocatable[resource] = self._devices.free(resource)
             self._ledger.used.setdefault(resource, 0)
 
     def capacity(self) -> Mapping[str, tuple[int, int]]:
-        """Return (capacity, allocatable) of every resource of a plugin, as the Node shows it."""
+        """Return (capacity, allocatable) of every resource with a plugin, as the Node shows it."""
         return self._devices.capacity()
 
     def pod_added(self, worker: Pod) -> bool:
-        """Let a pod's containers know how their devices are; return whether that changed its status."""
+        """Set the health of the devices of a pod's containers; return whether that changed the pod's status."""
         worker.pre_start = frozenset(
             share.container for share in worker.allocation.devices if self._devices.wants_pre_start(share.resource)
         )
@@ -131,7 +140,7 @@ class DevicePlugins:
         return changed
 
     def show_health(self, now: float) -> bool:
-        """Show in the status of every pod how its devices are now; return whether any changed by it."""
+        """Show the present health of devices in the status of every pod; return whether any status changed."""
         has_changed = False
         for key, worker in self._table.pods.items():
             if worker.allocation.devices and worker.state != PodState.TERMINATED and self.pod_added(worker):
@@ -140,9 +149,9 @@ class DevicePlugins:
         return has_changed
 
     def readmitted(self, worker: Pod) -> Rejection | None:
-        """Return why a pod of a former kubelet cannot go on: a container is to start again without its devices.
+        """Return why a pod of a former kubelet cannot go on: a container has to start again without its devices.
 
-        Containers that run keep what they have, whatever became of it (k/k #109595).
+        Running containers keep their devices, whatever became of them (k/k #109595).
         """
         waiting = {c.name for c in worker.containers if not c.is_running and c.may_start}
         for share in worker.allocation.devices:
@@ -162,7 +171,7 @@ class DevicePlugins:
         self._starting[self.admission.send(calls[0])] = (worker.key, effect.container, calls[1:])
 
     def answered(self, number: int, answer: Answer, now: float) -> bool:
-        """Take an answer; return whether it was one to PreStartContainer."""
+        """Take an answer; return whether it answers PreStartContainer."""
         asked = self._starting.pop(number, None)
         if asked is None:
             return False
@@ -181,13 +190,13 @@ class DevicePlugins:
 def pod_resources(
     devices: DeviceManager, pods: Iterable[tuple[KubeletPod, tuple[Share, ...], Mapping[str, list[Document]]]]
 ) -> Document:
-    """Return the pods that have devices, by container, and all devices that can be given away.
+    """Return the pods that have devices, by container, and all devices that can be allocated.
 
-    `pods`: each with what plugins gave it, and by container what it has through claims.
+    `pods`: each pod with its shares of plugins' devices, and by container its devices from claims.
 
-    In the shape of the kubelet's pod resources API (v1); what plugins gave with the devices stands beside them, which
-    upstream's API does not have. Source: upstream `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1`
-    (`ListPodResources`, `GetAllocatableResources`).
+    The document has the shape of the kubelet's pod resources API (v1). The plugins' answers for the devices are
+    added, which upstream's API does not have. Source: upstream
+    `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1` (`ListPodResources`, `GetAllocatableResources`).
     """
     listed: list[Document] = []
     for pod, shares, claimed in pods:

@@ -1,7 +1,7 @@
-"""The messages of the device plugin API v1beta1, to and from values. No other module knows them.
+"""Codec of the messages of the device plugin API v1beta1. No other module knows them.
 
-Unknown fields are passed over; a health other than Healthy is unhealthy, as Kubernetes takes it.
-Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
+Unknown fields are skipped; a health other than Healthy is unhealthy, as Kubernetes takes it. Source:
+kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ def encode_registration(asked: Registration) -> bytes:
 
 
 def decode_registration(data: bytes) -> Registration:
-    """Return what a RegisterRequest asks. Raises: RpcError."""
+    """Return the registration in a RegisterRequest. Raises: RpcError."""
     message = _read(api.RegisterRequest, data)
     return Registration(message.version, message.endpoint, message.resource_name, _options_of(message.options))
 
@@ -115,13 +115,13 @@ def encode_call(call: Call) -> tuple[str, bytes]:
 
 
 def decode_preference(data: bytes) -> tuple[str, ...]:
-    """Return the ids of a PreferredAllocationResponse; none when it holds no answer. Raises: RpcError."""
+    """Return the ids of a PreferredAllocationResponse; empty when it holds no answer. Raises: RpcError."""
     message = _read(api.PreferredAllocationResponse, data)
     return tuple(message.container_responses[0].deviceIDs) if message.container_responses else ()
 
 
 def decode_given(data: bytes) -> AllocateResult | None:
-    """Return what an AllocateResponse gives; None when it holds no container. Raises: RpcError."""
+    """Return the result in an AllocateResponse; None when it holds no container. Raises: RpcError."""
     message = _read(api.AllocateResponse, data)
     if not message.container_responses:
         return None

@@ -1,6 +1,7 @@
-"""What a kubelet and the DRA drivers of its node say to each other, as values. Pure.
+"""The calls between a kubelet and the DRA drivers of its node, as values. Pure.
 
-`kubelet/dra/wire.py` knows the messages. Source: dra-core 7.1; upstream `staging/src/k8s.io/kubelet/pkg/apis/dra/v1`.
+`kubelet/dra/wire.py` knows the messages. Source: dra-core 7.1; upstream
+`staging/src/k8s.io/kubelet/pkg/apis/dra/v1`.
 """
 
 from typing import Final
@@ -12,17 +13,17 @@ from services.api.meta import Key
 
 PLUGIN_TYPE: Final = "DRAPlugin"
 SERVICES: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
-"""What a kubelet calls, the best first; they are the same on the wire."""
+"""The gRPC services that a kubelet calls, the preferred one first; their messages are the same."""
 HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
 REGISTRY: Final = "plugins_registry"
 """The folder of a node in which plugins have their registration sockets."""
 PLUGINS: Final = "plugins"
-"""The folder in which they have everything else."""
+"""The folder in which plugins have all other files."""
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 
 
 class PluginInfo(msgspec.Struct, frozen=True):
-    """Who serves a registration socket. `endpoint` "": it does its work there as well."""
+    """Identity of the plugin behind a registration socket. `endpoint` "": it serves its calls there as well."""
 
     type: str
     name: str
@@ -31,14 +32,14 @@ class PluginInfo(msgspec.Struct, frozen=True):
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """What the kubelet says of a registration; `error`: why it did not come to be."""
+    """The kubelet's answer to a registration; `error`: why it failed."""
 
     is_registered: bool
     error: str = ""
 
 
 class ClaimName(msgspec.Struct, frozen=True):
-    """A claim as a driver is asked for it; the driver reads the rest itself."""
+    """A claim as it is named in calls to a driver; the driver reads the rest itself."""
 
     namespace: str
     uid: str
@@ -46,12 +47,12 @@ class ClaimName(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> Key:
-        """Namespace and name."""
+        """The namespace and name of the claim."""
         return Key(self.namespace, self.name)
 
 
 class ClaimResult(msgspec.Struct, frozen=True):
-    """What became of one claim: its devices, or why there are none. Of an unprepare there is only the error."""
+    """The result for one claim: its devices, or the error. An unprepare has only the error."""
 
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
@@ -65,11 +66,14 @@ class CallFailed(msgspec.Struct, frozen=True):
 
 
 Answer = dict[str, ClaimResult] | CallFailed
-"""What a driver answered, by the uid of the claim."""
+"""A driver's answer, by the uid of the claim."""
 
 
 class DeviceHealth(msgspec.Struct, frozen=True):
-    """How a device is, by its driver. `timeout_s`: so long that holds without news; 0: as ever."""
+    """The health of a device, as its driver reports it.
+
+    `timeout_s`: seconds that the report holds without news; 0: the default.
+    """
 
     pool: str
     device: str
@@ -79,5 +83,5 @@ class DeviceHealth(msgspec.Struct, frozen=True):
 
 
 def names_of(claims: tuple[HeldClaim, ...]) -> tuple[ClaimName, ...]:
-    """Return the claims as a driver is asked for them."""
+    """Return the claims as they are named in calls to a driver."""
     return tuple(ClaimName(claim.namespace, claim.uid, claim.name) for claim in claims)

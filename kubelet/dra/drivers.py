@@ -1,8 +1,8 @@
-"""The DRA drivers of one node that have registered: which instance of each is called, and when slices are wiped. Pure.
+"""The registered DRA drivers of one node: which instance of each is called, and when slices are wiped. Pure.
 
-A driver may have several instances at once, while it is updated. Slices of a driver that no instance can be called of
-are deleted after a while, so that the scheduler does not count on them.
-Source: dra-core 7, 7.1; upstream `pkg/kubelet/cm/dra/plugin` (DRAPluginManager).
+A driver may have several instances at once, while it is updated. If no instance of a driver can be called,
+its slices are deleted after a while, so that the scheduler does not count on them. Source: dra-core 7, 7.1;
+upstream `pkg/kubelet/cm/dra/plugin` (DRAPluginManager).
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,10 @@ TIMER = "drivers"
 
 
 class Instance(msgspec.Struct):
-    """One registered instance of a driver. `service`: what it is called by; `is_connected`: it can be reached now."""
+    """One registered instance of a driver.
+
+    `service`: the gRPC service to call; `is_connected`: whether it can be reached now.
+    """
 
     number: int
     driver: str
@@ -44,7 +47,10 @@ def _quoted(texts: Sequence[str]) -> str:
 
 
 class Drivers:
-    """Invariant: a driver that has registered once and cannot be called is going to be wiped, or was."""
+    """The registered drivers of one node.
+
+    Invariant: if a driver has registered once and cannot be called, its slices are going to be wiped, or were.
+    """
 
     def __init__(self, out: Outbox, *, wipe_delay_s: float) -> None:
         self._out, self._wipe_delay_s = out, wipe_delay_s
@@ -54,7 +60,7 @@ class Drivers:
         self._last = 0
 
     def find(self, driver: str) -> Instance | None:
-        """Return the newest instance that can be reached, else the newest; None: it is not registered."""
+        """Return the newest reachable instance, else the newest; None: the driver is not registered."""
         instances = self._instances.get(driver, ())
         connected = [each for each in instances if each.is_connected]
         found = connected or list(instances)
@@ -62,11 +68,11 @@ class Drivers:
 
     @property
     def all(self) -> list[Instance]:
-        """Every instance, in the order of drivers and registrations."""
+        """All instances, in the order of drivers and registrations."""
         return [each for instances in self._instances.values() for each in instances]
 
     def register(self, driver: str, endpoint: str, offered: Sequence[str], now: float) -> Instance:
-        """Take an instance on. Raises: ValueError in Kubernetes' words."""
+        """Register an instance. Raises: ValueError in Kubernetes' words."""
         service = choose_service(driver, endpoint, offered)
         instances = self._instances.setdefault(driver, [])
         if any(each.endpoint == endpoint for each in instances):
@@ -78,7 +84,7 @@ class Drivers:
         return made
 
     def unregister(self, instance: Instance, now: float) -> None:
-        """The instance's registration socket is gone."""
+        """Remove an instance whose registration socket is gone."""
         left = [each for each in self._instances.get(instance.driver, ()) if each is not instance]
         if left:
             self._instances[instance.driver] = left
@@ -87,7 +93,7 @@ class Drivers:
         self._sync(instance.driver, now)
 
     def connected(self, instance: Instance, now: float, *, is_connected: bool) -> None:
-        """The instance can be reached, or cannot any more."""
+        """Note whether the instance can be reached."""
         instance.is_connected = is_connected
         self._sync(instance.driver, now)
 

@@ -1,6 +1,7 @@
-"""How the devices of claims are, as their drivers report it, in the status of the containers that have them. Pure.
+"""The health of claims' devices, as their drivers report it, in the status of the containers that use them. Pure.
 
-Source: KEP-4680; dra-core 7; upstream `pkg/kubelet/cm/dra` (healthInfoCache, UpdateAllocatedResourcesStatus).
+Source: KEP-4680; dra-core 7; upstream `pkg/kubelet/cm/dra` (healthInfoCache,
+UpdateAllocatedResourcesStatus).
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from services.api.meta import Document
 from services.dra.pod_claims import claim_name
 
 TIMEOUT_S: Final = 30.0
-"""So long a report holds that does not say how long."""
+"""Seconds that a report without a timeout of its own holds."""
 MESSAGE_MAX: Final = 1024
 
 
@@ -29,14 +30,14 @@ class _DeviceHealth(msgspec.Struct):
 
 
 class DriverHealth:
-    """What is known of the devices of one node."""
+    """The known health of one node's devices."""
 
     def __init__(self, table: PodTable, statuses: StatusManager) -> None:
         self._table, self._statuses = table, statuses
         self._known: dict[tuple[str, str, str], _DeviceHealth] = {}
 
     def reported(self, driver: str, devices: Iterable[DeviceHealth], now: float) -> None:
-        """A driver says how its devices are: all of them, so that others are not known any more."""
+        """Replace the health of a driver's devices; devices that are not in the report are no longer known."""
         held = {key: known for key, known in self._known.items() if key[0] != driver}
         for each in devices:
             message = each.message if len(each.message) <= MESSAGE_MAX else each.message[: MESSAGE_MAX - 3] + "..."
@@ -46,11 +47,11 @@ class DriverHealth:
         self._show(now)
 
     def cleared(self, driver: str, now: float) -> None:
-        """The driver reports no more."""
+        """Forget the health of the driver's devices: it reports no more."""
         self.reported(driver, (), now)
 
     def pod_started(self, pod: Pod, now: float) -> None:
-        """The devices of a pod's claims were prepared, or are known again."""
+        """Set the health of a pod's devices, once its claims are prepared or recovered."""
         self._take(pod, now)
 
     def _show(self, now: float) -> None:

@@ -1,9 +1,9 @@
-"""Which claims a node's pods use, and whether their devices are prepared. Pure.
+"""The claims that a node's pods use, and whether their devices are prepared. Pure.
 
-A pod's claims are read live, judged, remembered durably by the pod's own checkpoint, and then prepared: one call a
-driver, with all claims of the pod that it has devices of. A claim that several pods use is prepared once and
-unprepared after the last one. Of one claim only one thing is done at a time; what comes later waits.
-Source: dra-core 7; kep-5194 4; guarantees N2, N3; upstream `pkg/kubelet/cm/dra` (Manager).
+A pod's claims are read live, checked, saved durably in the pod's own checkpoint, and then prepared: one
+call per driver, with all the pod's claims that have devices of it. A claim that several pods use is
+prepared once and unprepared after the last one. A claim is part of only one call at a time; later calls
+wait. Source: dra-core 7; kep-5194 4; guarantees N2, N3; upstream `pkg/kubelet/cm/dra` (Manager).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,21 +39,24 @@ from services.dra.pod_claims import claim_name
 from services.telemetry.metrics import DEFAULT_BOUNDS
 
 CALL_MAX_S: Final = 45.0
-"""Longer than that no driver is waited for."""
+"""Seconds after which a call to a driver is given up."""
 UNPREPARE_RETRY_S: Final = 10.0
 OPERATION: Final = "dra_operations_duration_seconds"
 CALL: Final = "dra_grpc_operations_duration_seconds"
-"""Upstream's names, which begin without `kubelet_`; a method is named by its whole path (`pkg/kubelet/metrics`)."""
+"""A metric under upstream's name, which begins without `kubelet_` (`pkg/kubelet/metrics`).
+
+Its label for the method has the method's whole path.
+"""
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 _OPERATIONS: Final = {PREPARE: "PrepareResources", UNPREPARE: "UnprepareResources"}
 WORKLOADS, POD_GROUPS = "kep5194", "kep5729"
-"""Whom claims may be reserved for besides pods, by values of the switch `reserved_for.mode`."""
+"""Values of the switch `reserved_for.mode` with which claims may be reserved for other objects than pods."""
 _BROKEN: Final = "the device does not answer"
-"""What a driver says of a claim whose prepare fails by a start fault."""
+"""A driver's error for a claim whose prepare fails by a start fault."""
 
 
 class Cached(msgspec.Struct):
-    """A claim that is, or may be, prepared, and for which pods."""
+    """A claim that is, or may be, prepared, and the pods that use it."""
 
     claim: HeldClaim
     pods: dict[WorkerKey, None]
@@ -61,8 +64,12 @@ class Cached(msgspec.Struct):
 
 
 class Job(msgspec.Struct):
-    """What is to be done for one pod: drivers still to be called, in order, each with those of the claims it has.
-    `is_broken`: the first call fails, by a start fault. `answered`: the devices that drivers prepared, by claim."""
+    """The calls to drivers for one pod's claims.
+
+    The drivers still to be called are in order; each call has the claims with devices of that driver.
+    `is_broken`: the first call fails, by a start fault. `answered`: the devices that drivers prepared, by
+    claim.
+    """
 
     key: WorkerKey
     call: str
@@ -76,9 +83,12 @@ class Job(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ClaimWait:
-    """What a pod's claims wait for on its node. `since_s`: how long ago the call was made, or the first try failed;
-    `failures`: tries to prepare that failed, each an event `FailedPrepareDynamicResources`; `problem`: why the last try
-    failed, in the event's words; `next_try_in_s`: None while a try goes on."""
+    """What a pod's claims wait for on its node.
+
+    `since_s`: seconds since the call was made, or since the first try failed; `failures`: tries to prepare that
+    failed, each an event `FailedPrepareDynamicResources`; `problem`: why the last try failed, in the event's
+    words; `next_try_in_s`: None while a try goes on.
+    """
 
     waits_for: str
     since_s: float | None = None
@@ -88,7 +98,7 @@ class ClaimWait:
 
 
 def claim_names(pod: KubeletPod) -> list[str] | str:
-    """Return the names of the claims that the pod uses, or the reason why that is not known."""
+    """Return the names of the claims that the pod uses, or the reason why they are not known."""
     made = {each.name for each in pod.status.resource_claim_statuses}
     names: list[str] = []
     for each in pod.spec.resource_claims:
@@ -103,7 +113,7 @@ def claim_names(pod: KubeletPod) -> list[str] | str:
 
 
 def requests_of(pod: KubeletPod, container: KubeletContainer) -> dict[str, list[str]]:
-    """Return which requests of which claims a container uses, by the claims' names; "": all of the claim."""
+    """Return the requests that a container uses, by the claim's name; "" stands for the whole claim."""
     uses: dict[str, list[str]] = {}
     for use in container.resources.claims:
         uses.setdefault(use.name, []).append(use.request)
@@ -119,7 +129,7 @@ def requests_of(pod: KubeletPod, container: KubeletContainer) -> dict[str, list[
 
 
 def devices_of(pod: KubeletPod, container: KubeletContainer, claims: Sequence[HeldClaim]) -> list[PreparedDevice]:
-    """Return the prepared devices that a container gets, each once: those of the requests it names."""
+    """Return the prepared devices that a container gets, without duplicates: those of the requests it names."""
     held = {claim.name: claim for claim in claims}
     found = [
         device
@@ -133,7 +143,7 @@ def devices_of(pod: KubeletPod, container: KubeletContainer, claims: Sequence[He
 
 
 def dynamic_resources(pod: KubeletPod, claims: Sequence[HeldClaim]) -> dict[str, list[Document]]:
-    """Return by container which devices of which claims it has, as the pod resources API (v1) shows them.
+    """Return the devices from claims by container, as the pod resources API (v1) shows them.
 
     Source: upstream `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1` (DynamicResource).
     """
@@ -159,7 +169,10 @@ def _shown(device: PreparedDevice) -> Document:
 
 
 class ClaimManager:
-    """Invariant: a claim is in `cached` from before its first prepare until its unprepare succeeded."""
+    """The claims of one node's pods.
+
+    Invariant: a claim is in `cached` from before its first prepare until its unprepare succeeded.
+    """
 
     def __init__(
         self,
@@ -190,7 +203,7 @@ class ClaimManager:
         table.on(UnprepareClaims, lambda pod, effect, now: self.unprepare(pod.key, now))
 
     def pod_of(self, key: WorkerKey) -> tuple[str, str, str, str]:
-        """Return kind, namespace, name and uid of a pod; of one that only a record is left of the uid alone."""
+        """Return kind, namespace, name and uid of a pod; only the uid is set if just a record of the pod is left."""
         machine = self._table.pods.get(key)
         meta = machine.pod.metadata if machine is not None else None
         return ("Pod", meta.namespace, meta.name, meta.uid) if meta is not None else ("Pod", "", "", key.uid)
@@ -218,7 +231,7 @@ class ClaimManager:
         self._out.observe(OPERATION, took_s, str(bool(error)).lower(), _OPERATIONS[call], bounds=DEFAULT_BOUNDS)
 
     def claims_read(self, key: WorkerKey, pod: KubeletPod, claims: Sequence[ResourceClaim] | str, now: float) -> None:
-        """Take the claims as they are stored, or why they could not be read."""
+        """Take the stored claims, or why they could not be read."""
         if self._rechecks.pop(key, 0) is None:
             # A pod that runs is not stopped because the API server is away.
             self._on_rechecked(key, "" if isinstance(claims, str) else self._not_allowed(pod, claims), now)
@@ -239,7 +252,7 @@ class ClaimManager:
         self._table.perform(machine, machine.claims_listed(held, now), now)
 
     def waits_for(self, machine: Pod, now: float) -> ClaimWait | None:
-        """Return what keeps the pod's containers from starting, or its end from being reported, as far as claims do."""
+        """Return which step on its claims delays the start of the pod's containers, or the report of its end."""
         key, state = machine.key, machine.startup.claims
         if state in (ClaimState.NONE, ClaimState.PREPARED, ClaimState.RELEASED):
             return None
@@ -267,7 +280,10 @@ class ClaimManager:
         return ClaimWait(text, None, failures)
 
     def recheck(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
-        """Ask again whether a pod that an earlier kubelet started may use its claims; the answer is `on_rechecked`."""
+        """Check again whether a pod that an earlier kubelet started may use its claims.
+
+        The answer goes to `on_rechecked`.
+        """
         names = claim_names(pod)
         if isinstance(names, str) or not names:
             self._on_rechecked(key, "", now)
@@ -339,20 +355,20 @@ class ClaimManager:
         return f"ResourceClaim {meta.name} ({meta.uid}) is allocated for other nodes than {node.name}"
 
     def call(self, key: WorkerKey, claims: tuple[HeldClaim, ...], now: float, *, is_broken: bool = False) -> None:
-        """The pod's claims are on disk: have what is not prepared yet prepared."""
+        """Prepare the pod's unprepared claims, now that they are saved on disk."""
         self._begun_s.setdefault((key, PREPARE), now)
         self._waiting.append(Job(key, PREPARE, claims, is_broken))
         self._pump(now)
 
     def unprepare(self, key: WorkerKey, now: float) -> None:
-        """Nothing of the pod runs any more: unprepare what only it used."""
+        """Unprepare the claims that only this pod used, now that nothing of it runs any more."""
         self._begun_s.setdefault((key, UNPREPARE), now)
         own = tuple(each.claim for each in self.cached.values() if key in each.pods)
         self._waiting.append(Job(key, UNPREPARE, own))
         self._pump(now)
 
     def recover(self, key: WorkerKey, claims: Sequence[HeldClaim], now: float, *, is_prepared: bool) -> None:
-        """Know again what a previous kubelet held for the pod."""
+        """Restore the claims that a previous kubelet held for the pod."""
         for claim in claims:
             cached = self.cached.setdefault(claim.uid, Cached(claim, {}))
             cached.pods[key] = None
@@ -466,7 +482,7 @@ class ClaimManager:
             self._out.log("kubelet.cdi_devices", pod.pod, pod.key, {"containers": given})
 
     def due(self, what: str, key: WorkerKey, now: float) -> None:
-        """A timer fired: an unprepare is tried again, orphaned claims are looked for, or slices are wiped."""
+        """Handle a timer: retry an unprepare, look for orphaned claims, or wipe slices."""
         match what:
             case "unprepare":
                 self.unprepare(key, now)

@@ -1,7 +1,8 @@
-"""The messages of DRA drivers, of their registration and their health, to and from values. No other module knows them.
+"""Codec of the messages of DRA drivers, of their registration and their health. No other module knows them.
 
 Source: dra-core 7.1; upstream `staging/src/k8s.io/kubelet/pkg/apis/dra/v1`,
-`staging/src/k8s.io/kubelet/pkg/apis/pluginregistration/v1`, `staging/src/k8s.io/kubelet/pkg/apis/dra-health/v1alpha1`.
+`staging/src/k8s.io/kubelet/pkg/apis/pluginregistration/v1`,
+`staging/src/k8s.io/kubelet/pkg/apis/dra-health/v1alpha1`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,13 +24,16 @@ NOTIFY: Final = "/pluginregistration.Registration/NotifyRegistrationStatus"
 WATCH_HEALTH: Final = "/v1alpha1.DRAResourceHealth/NodeWatchResources"
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 EMPTY: Final = b""
-"""Of messages without a field."""
+"""The encoding of messages without a field."""
 _STATES: Final = {UNKNOWN: health.UNKNOWN, HEALTHY: health.HEALTHY, UNHEALTHY: health.UNHEALTHY}
 _HEALTH: Final = {number: name for name, number in _STATES.items()}
 
 
 def method(service: str, call: str) -> str:
-    """Return the full name of a method: of `v1.DRAPlugin`, as drivers offer it, and what is called there."""
+    """Return the full name of a method.
+
+    `service`: such as `v1.DRAPlugin`, as drivers offer it; `call`: the method of the service.
+    """
     version, _, name = service.partition(".")
     return f"/k8s.io.kubelet.pkg.apis.dra.{version}.{name}/{call}"
 
@@ -51,7 +55,7 @@ def encode_info(info: PluginInfo) -> bytes:
 
 
 def decode_info(data: bytes) -> PluginInfo:
-    """Return who answers GetInfo. Raises: RpcError."""
+    """Return the plugin's identity in an answer to GetInfo. Raises: RpcError."""
     message = _read(registration.PluginInfo, data)
     return PluginInfo(message.type, message.name, message.endpoint, tuple(message.supported_versions))
 
@@ -64,13 +68,13 @@ def encode_status(status: Registered) -> bytes:
 
 
 def decode_status(data: bytes) -> Registered:
-    """Return what the kubelet says of a registration. Raises: RpcError."""
+    """Return the kubelet's answer to a registration. Raises: RpcError."""
     message = _read(registration.RegistrationStatus, data)
     return Registered(message.plugin_registered, message.error)
 
 
 def encode_claims(claims: Iterable[ClaimName]) -> bytes:
-    """Return the request of a prepare or of an unprepare: they are the same."""
+    """Return the request of a prepare or an unprepare: both have the same form."""
     message = dra.NodePrepareResourcesRequest()
     for claim in claims:
         message.claims.add(namespace=claim.namespace, uid=claim.uid, name=claim.name)
@@ -102,7 +106,7 @@ def encode_prepared(results: Mapping[str, ClaimResult]) -> bytes:
 
 
 def decode_prepared(data: bytes, driver: str) -> dict[str, ClaimResult]:
-    """Return what the driver of that name prepared, by claim, in the order of their uids. Raises: RpcError."""
+    """Return the results of the driver of that name, by claim, in the order of their uids. Raises: RpcError."""
     message = _read(dra.NodePrepareResourcesResponse, data)
     found: dict[str, ClaimResult] = {}
     for uid in sorted(message.claims):
@@ -131,13 +135,13 @@ def encode_unprepared(results: Mapping[str, ClaimResult]) -> bytes:
 
 
 def decode_unprepared(data: bytes) -> dict[str, ClaimResult]:
-    """Return what became of each claim, in the order of their uids. Raises: RpcError."""
+    """Return the result of each claim, in the order of their uids. Raises: RpcError."""
     message = _read(dra.NodeUnprepareResourcesResponse, data)
     return {uid: ClaimResult(error=message.claims[uid].error) for uid in sorted(message.claims)}
 
 
 def encode_health(devices: Iterable[DeviceHealth], wall_s: float) -> bytes:
-    """Return NodeWatchResourcesResponse: how the devices are at this second since 1970."""
+    """Return NodeWatchResourcesResponse: the devices' health. `wall_s`: seconds since 1970."""
     message = health.NodeWatchResourcesResponse()
     for each in devices:
         message.devices.add(
@@ -151,7 +155,7 @@ def encode_health(devices: Iterable[DeviceHealth], wall_s: float) -> bytes:
 
 
 def decode_health(data: bytes) -> tuple[DeviceHealth, ...]:
-    """Return how the devices are; a state that there is not is Unknown. Raises: RpcError."""
+    """Return the health of the devices; an unknown state becomes Unknown. Raises: RpcError."""
     message = _read(health.NodeWatchResourcesResponse, data)
     return tuple(
         DeviceHealth(

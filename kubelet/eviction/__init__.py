@@ -1,1 +1,1 @@
-"""What a node has left, and whom it evicts when that is too little."""
+"""Node-pressure eviction: the resources left on a node, and the choice of pods to evict."""

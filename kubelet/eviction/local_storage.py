@@ -1,7 +1,8 @@
 """Limits of local storage that only the node enforces: of an emptyDir, of a pod, of a container. Pure.
 
-They are looked at in this order, whether or not the node is short of anything; a pod that is over one leaves.
-Source: upstream `pkg/kubelet/eviction/eviction_manager.go` (localStorageEviction), `pkg/kubelet/eviction/helpers.go`.
+They are checked in this order, whether or not the node is short of a resource; a pod over a limit is
+evicted. Source: upstream `pkg/kubelet/eviction/eviction_manager.go` (localStorageEviction),
+`pkg/kubelet/eviction/helpers.go`.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ EMPTY_DIR_LIMIT, POD_LIMIT, CONTAINER_LIMIT = "emptydirfs.limit", "ephemeralpodf
 
 
 def excess(pod: KubeletPod, volumes: Mapping[str, int], containers: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return the signal and the words of the first limit that a pod is over; None: it keeps to all of them.
+    """Return the signal and the message of the first limit that the pod exceeds; None: it exceeds no limit.
 
     `volumes`: bytes in each emptyDir; `containers`: bytes that each running container has written itself.
     """

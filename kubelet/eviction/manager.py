@@ -1,10 +1,11 @@
-"""When a node runs short, whom it evicts: thresholds, pressure, ranking, and the words for it. Pure.
+"""Evictions of a node that runs short: thresholds, pressure conditions, ranking of pods, and messages. Pure.
 
-Every ten seconds the node looks at what is left. A threshold that was crossed turns a condition, which lasts until
-five minutes after the last crossing; a soft one must stay crossed for its grace period. Pods that are over a limit of
-their local storage leave, whatever the node has left. Only when there are none, one pod is evicted a round: first those
-that use more than they asked for, then the least important, then the greediest.
-Source: kubelet 7; upstream `pkg/kubelet/eviction` (order of thresholds, ranking, messages).
+Every ten seconds the node checks what is left. A crossed threshold sets a condition, which lasts until five
+minutes after the last crossing; a soft threshold must stay crossed for its grace period. Pods that exceed a
+limit of their local storage are evicted, whatever the node has left. Only when there are none, one pod is
+evicted per round: first the pods that use more than their requests, then the lowest priority, then the
+largest use above requests. Source: kubelet 7; upstream `pkg/kubelet/eviction` (order of thresholds,
+ranking, messages).
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,13 +28,13 @@ from services.api.taints import NO_SCHEDULE, untolerated
 
 MONITOR_PERIOD_S = 10.0
 CLEANUP_WAIT_S = 30.0
-"""After an eviction no other pod is evicted until the pod has ended, or for this long."""
+"""Seconds after an eviction within which no other pod is evicted, unless the evicted pod ends earlier."""
 HARD_GRACE_S = 1.0
 _MEMORY_TAINT = Taint(key="node.kubernetes.io/memory-pressure", effect=NO_SCHEDULE)
 
 
 class ContainerUse(msgspec.Struct, frozen=True):
-    """What one running container uses and what it asked for."""
+    """The use and the requests of one running container."""
 
     name: str
     used: Mapping[str, int]
@@ -41,7 +42,7 @@ class ContainerUse(msgspec.Struct, frozen=True):
 
 
 class PodUse(msgspec.Struct, frozen=True):
-    """What one pod uses."""
+    """The use of one pod."""
 
     key: WorkerKey
     pod: KubeletPod
@@ -51,13 +52,16 @@ class PodUse(msgspec.Struct, frozen=True):
     is_leaving: bool = False
 
     def total(self, resource: str) -> int:
-        """Return the sum over its containers, with what is in its volumes."""
+        """Return the sum over the pod's containers, with the bytes in its volumes."""
         written = sum(self.volumes.values()) if resource == STORAGE else 0
         return written + sum(c.used.get(resource, 0) for c in self.containers)
 
 
 class Victim(msgspec.Struct, frozen=True):
-    """Who leaves, how fast, and what is said about it. `is_disruption`: the node is short, not the pod over a limit."""
+    """A pod to evict, its grace period, and the message.
+
+    `is_disruption`: the node is short of a resource, rather than the pod over a limit.
+    """
 
     key: WorkerKey
     grace_s: float
@@ -67,18 +71,24 @@ class Victim(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What a look brought: what to get back ("" nothing; `is_of_images`: unused images free some), and who leaves."""
+    """The result of a look: the resource to reclaim ("": none) and the pods to evict.
+
+    `is_of_images`: unused images free some of it.
+    """
 
     reclaims: str = ""
     victim: Victim | None = None
     has_turned: bool = False
     is_of_images: bool = False
     over: tuple[Victim, ...] = ()
-    """Pods that are over a limit of their own: they leave, and no other in this round."""
+    """Pods that exceed a limit of their own: they are evicted, and no other pod in this round."""
 
 
 class Pressure:
-    """One node's shortage. Invariant: `conditions` are those of thresholds crossed within the transition period."""
+    """The pressure on one node's resources.
+
+    Invariant: `conditions` are those of thresholds crossed within the transition period.
+    """
 
     def __init__(self, chosen: Eviction, capacity: Mapping[str, int]) -> None:
         self._thresholds, self._capacity = thresholds(chosen, capacity), capacity
@@ -90,11 +100,11 @@ class Pressure:
         self.conditions: tuple[str, ...] = ()
 
     def capacity_changed(self, chosen: Eviction, capacity: Mapping[str, int]) -> None:
-        """Judge by other capacities from now on."""
+        """Replace the thresholds and capacities."""
         self._thresholds, self._capacity = thresholds(chosen, capacity), capacity
 
     def look(self, now: float, node_use: Mapping[str, int], pods: Sequence[PodUse]) -> Look:
-        """Take the node's own use and that of the pods that are not at their end; say what must be done."""
+        """Compute the conditions and evictions from the use of the node itself and of the pods that have not ended."""
         left = {
             name: size - node_use.get(name, 0) - sum(p.total(name) for p in pods)
             for name, size in self._capacity.items()
@@ -123,7 +133,7 @@ class Pressure:
         return Look(threshold.signal.resource, victim, has_turned, threshold.signal.usage == "imagefs")
 
     def are_too_many_images(self, total: int) -> bool:
-        """Whether images of so many bytes alone cross a threshold of their disk."""
+        """Whether images of so many bytes in total cross a threshold of their disk by themselves."""
         left = self._capacity["imagefs"] - total
         return any(each.signal.usage == "imagefs" and left < each.least for each in self._thresholds)
 
@@ -139,7 +149,10 @@ class Pressure:
         return Victim(first.key, grace_s, _message(threshold, left, first), signal.name)
 
     def refuses(self, pod: KubeletPod) -> Rejection | None:
-        """Return why a pod may not come in while the node is short; under memory pressure only BestEffort ones."""
+        """Return why a pod is not admitted while the node is short, or None.
+
+        Under memory pressure only BestEffort pods are refused.
+        """
         if not self.conditions or is_critical(pod):
             return None
         if self.conditions == ("MemoryPressure",):
@@ -182,7 +195,7 @@ def _message(threshold: Threshold, left: int, use: PodUse) -> str:
 
 
 def container_use(pod: KubeletPod, name: str, used: Mapping[str, int]) -> ContainerUse:
-    """Return one container's use with what it asked for."""
+    """Return one container's use and its requests."""
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         if container.name == name:
             return ContainerUse(name, used, container_requests(container))
@@ -190,9 +203,10 @@ def container_use(pod: KubeletPod, name: str, used: Mapping[str, int]) -> Contai
 
 
 class NodePressure:
-    """What a node has left: it is not looked at as long as no pod and no definition says what is used.
+    """Watches the resources left on one node; it does not look while no pod and no definition describes use.
 
-    Looks every ten seconds while there is something to see, reports what it saw, and names whom to evict.
+    It looks every ten seconds while use is described or a condition holds, reports conditions, and names the
+    pods to evict.
     """
 
     def __init__(self, own_use: Curves, capacity: Mapping[str, int], chosen: Eviction, out: Outbox) -> None:
@@ -206,23 +220,26 @@ class NodePressure:
         """Whether the last look found too little disk for images: unused ones go first."""
 
     def capacity_changed(self, chosen: Eviction, capacity: Mapping[str, int]) -> None:
-        """The machine has other resources from now on."""
+        """Replace the machine's capacities and the eviction settings."""
         self._pressure.capacity_changed(chosen, capacity)
 
     def begin(self, now: float) -> None:
-        """The kubelet is up: the node's own use is counted from now."""
+        """Begin to count the node's own use, because the kubelet is up."""
         if self._began_s is None:
             self._began_s = now
             if self._own:
                 self._look_later(now)
 
     def pod_updated(self, pod: KubeletPod, now: float) -> None:
-        """A pod is here, or has changed."""
+        """Take a new or changed pod: look soon if it describes its use."""
         if not self.is_looking and pod.metadata.annotations and _describes_usage(pod):
             self._look_later(now)
 
     def images_changed(self, total: int, now: float) -> None:
-        """The images on the node come to so many bytes now: look, if they alone are too much for their disk."""
+        """Take the new total size of the node's images in bytes.
+
+        Look soon if they alone are too much for their disk.
+        """
         self._images = total
         if not self.is_looking and self._pressure.are_too_many_images(total):
             self._look_later(now)
@@ -232,7 +249,7 @@ class NodePressure:
         self._out.effects.append(SetTimer(now + MONITOR_PERIOD_S, "pressure", NODE_KEY))
 
     def look(self, workers: Mapping[WorkerKey, Pod], now: float) -> tuple[Victim, ...]:
-        """Look now, and again later if anything may change; return who must leave."""
+        """Look now, and again later if anything may change; return the pods to evict."""
         here = [w for w in workers.values() if w.state != PodState.TERMINATED]
         own = self.own_use(now)
         own["imagefs"] = own.get("imagefs", 0) + self._images
@@ -250,12 +267,12 @@ class NodePressure:
         return look.over if look.victim is None else (look.victim,)
 
     def own_use(self, now: float) -> dict[str, int]:
-        """Return what the node itself uses, pods and images apart."""
+        """Return the node's own use, without pods and images."""
         age_s = now - (self._began_s if self._began_s is not None else now)
         return {name: value_at(points, age_s) for name, points in self._own.items()}
 
     def refuses(self, pod: KubeletPod) -> Rejection | None:
-        """Return why the pod may not come in now."""
+        """Return why the pod is not admitted now, or None."""
         return self._pressure.refuses(pod)
 
 

@@ -1,4 +1,4 @@
-"""The eviction signals of one node: what is left of each resource, and the thresholds that must not be crossed. Pure.
+"""The eviction signals of one node: the resources left, and the thresholds that must not be crossed. Pure.
 
 Source: kubelet 7; upstream `pkg/kubelet/eviction/api`.
 """
@@ -12,14 +12,17 @@ from services.api.quantity import amount
 
 
 class Signal(msgspec.Struct, frozen=True):
-    """`usage`: the resource of a usage curve; `resource`: what is said to be low; `condition`: of the Node."""
+    """One eviction signal.
+
+    `usage`: the resource of a usage curve; `resource`: its name in messages; `condition`: of the Node.
+    """
 
     name: str
     usage: str
     resource: str
     condition: str
     is_of_pods: bool = True
-    """Whether pods that leave give any of it back."""
+    """Whether the eviction of pods frees any of the resource."""
 
 
 SIGNALS = {
@@ -42,10 +45,11 @@ PIDS, BYTES_PER_INODE = 32768, 16384
 
 
 class Eviction(Definition, frozen=True):
-    """When a node evicts pods (KubeletConfiguration's names, seconds instead of durations).
+    """The eviction settings of a node (KubeletConfiguration's names, seconds instead of durations).
 
-    Thresholds are quantities or shares, `{"memory.available": "100Mi"}`; each soft one has a grace period. `hard` None:
-    Kubernetes' own, which are then not withheld from the pods (`NodeDefinition.allocatable`).
+    Thresholds are quantities or shares, `{"memory.available": "100Mi"}`; each soft one has a grace period.
+    `hard` None: Kubernetes' own thresholds, which are then not withheld from the pods
+    (`NodeDefinition.allocatable`).
     """
 
     hard: dict[str, str] | None = None
@@ -56,7 +60,10 @@ class Eviction(Definition, frozen=True):
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """Less than `least` left of a signal is too little. `grace_s` None: at once, else after so long (soft)."""
+    """A threshold: it is crossed when less than `least` of a signal is left.
+
+    `grace_s` None: eviction at once, else after so many seconds (soft).
+    """
 
     signal: Signal
     least: int
@@ -65,7 +72,10 @@ class Threshold(msgspec.Struct, frozen=True):
 
 
 def capacities(memory: str, ephemeral_storage: str) -> dict[str, int]:
-    """Return how much a node has of each resource of a usage curve; images have a disk as large as the node's own."""
+    """Return the node's capacity of each resource of a usage curve.
+
+    The disk of images is as large as the node's own.
+    """
     disk = amount("ephemeral-storage", ephemeral_storage)
     return {
         "memory": amount("memory", memory),
@@ -77,7 +87,7 @@ def capacities(memory: str, ephemeral_storage: str) -> dict[str, int]:
 
 
 def thresholds(chosen: Eviction, capacity: Mapping[str, int]) -> tuple[Threshold, ...]:
-    """Return the thresholds, memory before all else. Raises: ValueError naming a signal or a quantity."""
+    """Return the thresholds, memory first. Raises: ValueError naming a signal or a quantity."""
     hard = DEFAULT_HARD if chosen.hard is None else chosen.hard
     soft, soft_grace_s = chosen.soft, chosen.soft_grace_period
     found: list[Threshold] = []

@@ -1,1 +1,1 @@
-"""What clients reach in pods: logs, commands, attachments and forwarded ports."""
+"""Client access to pods: logs, commands, attachments and forwarded ports."""

@@ -1,8 +1,9 @@
-"""Commands that clients run on this machine: `kubectl exec` into pods of which an Exec says `local`.
+"""Commands that clients run on this machine: `kubectl exec` into pods for which an Exec has `local`.
 
-Only where `--host-commands` allows it. A command has the surroundings of this process, but for what is keplab's own,
-and those that the document gives. What ends the session ends the command and what it has started.
-Source: kubernetes-sigs/kwok pkg/kwok/server/debugging_exec.go; decision 0073.
+They run only if `--host-commands` allows it. A command has the environment of this process, without
+keplab's own variables, and the variables that the document gives. The end of the session ends the command
+and all processes it has started. Source: kubernetes-sigs/kwok pkg/kwok/server/debugging_exec.go; decision
+0073.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What clients type into processes of emulated containers."""
+"""The typed input of processes of emulated containers."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ SLEEP_S_MAX = 365 * 86400.0
 
 
 class Input:
-    """What is typed into a process; full, its writers wait."""
+    """The typed input of one process; writers wait while it is full."""
 
     def __init__(self) -> None:
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue(16)
@@ -18,11 +18,11 @@ class Input:
         self._interrupted = asyncio.Event()
 
     async def put(self, data: bytes) -> None:
-        """Offer bytes; b"" is the end."""
+        """Add bytes; b"" ends the input."""
         await self._pieces.put(data)
 
     def end(self) -> None:
-        """End the input, whatever waits."""
+        """End the input, whatever bytes are waiting."""
         with contextlib.suppress(asyncio.QueueFull):
             self._pieces.put_nowait(b"")
         self._is_over = True
@@ -34,7 +34,7 @@ class Input:
         self._interrupted.set()
 
     def take_interrupt(self) -> bool:
-        """Return whether SIGINT was sent; the next time it was not."""
+        """Return whether SIGINT was sent, and reset that."""
         was_sent = self._interrupted.is_set()
         self._interrupted.clear()
         return was_sent
@@ -46,7 +46,7 @@ class Input:
         return await self._or_interrupted(self._pieces.get())
 
     async def sleep(self, seconds: float) -> bytes:
-        """Let time pass. Raises: Interrupted."""
+        """Sleep and return b"". Raises: Interrupted."""
 
         async def rest() -> bytes:
             await asyncio.sleep(min(seconds, SLEEP_S_MAX))

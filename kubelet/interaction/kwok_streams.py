@@ -1,7 +1,7 @@
-"""What KWOK's Logs, Attach, Exec and PortForward say of the pods of a host, and what is done for them.
+"""KWOK's Logs, Attach, Exec and PortForward for the pods of a host: look-up and execution.
 
-The files and ports are this machine's; commands run in the emulated container unless the host may run them itself.
-Source: kubernetes-sigs/kwok pkg/kwok/server; decision 0073.
+The files and ports are this machine's; commands run in the emulated container unless the host may run them
+itself. Source: kubernetes-sigs/kwok pkg/kwok/server; decision 0073.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ BLOCK_BYTES: Final = 32 << 10
 
 
 class KwokStreams:
-    """The documents of these kinds, as `documents` returns them at any time.
+    """The look-up of documents of these kinds; `documents` returns the present ones.
 
-    `runs_commands`: those of an Exec with `local` run on this machine.
+    `runs_commands`: commands of an Exec with `local` run on this machine.
     """
 
     def __init__(self, documents: Callable[[], Configuration] = Configuration, *, runs_commands: bool = False) -> None:
         self._documents, self._runs_commands = documents, runs_commands
 
     def log_file(self, key: Key, container: str, *, previous: bool) -> str | None:
-        """Return the path of a container's log, "" where only the other run has one; None: no document is for it."""
+        """Return the path of a container's log, "" if only the other run has one; None: no document applies to it."""
         found = self._documents()["Logs"].find(key, container)
         if found is None:
             return None
@@ -45,28 +45,28 @@ class KwokStreams:
         return _path(found.rule, path) if path else ""
 
     def attached_file(self, key: Key, container: str) -> str | None:
-        """Return the path of what clients are shown that attach; None: no document is for the container."""
+        """Return the path of the file that clients see when they attach; None: no document applies to the container."""
         found = self._documents()["Attach"].find(key, container)
         return _path(found.rule, found.entry.logs_file) if found is not None else None
 
     def exec_of(self, key: Key, container: str) -> Exec | None:
-        """Return what is said of commands in a container; None: nothing."""
+        """Return the Exec entry for commands in a container; None: no document applies."""
         found = self._documents()["Exec"].find(key, container)
         entry: Exec | None = found.entry if found is not None else None
         return entry
 
     def runs_on_host(self, entry: Exec | None) -> bool:
-        """Whether commands that this entry is for run on this machine."""
+        """Whether commands under this Exec entry run on this machine."""
         return self._runs_commands and entry is not None and entry.local is not None
 
     def forward_of(self, key: Key, port: int) -> Forward | None:
-        """Return where a port leads; None: no document says."""
+        """Return the target of a port; None: no document applies."""
         found = self._documents()["PortForward"].find(key, port)
         entry: Forward | None = found.entry if found is not None else None
         return entry
 
     def forwards(self, key: Key) -> bool:
-        """Whether any port of the pod leads somewhere."""
+        """Whether any document forwards ports of the pod."""
         rules = self._documents()["PortForward"].all
         return any(rule.selector.matches(key) if rule.selector is not None else rule.key == key for rule in rules)
 
@@ -76,7 +76,7 @@ def _path(rule: Rule, path: str) -> str:
 
 
 async def show_file(path: str, session: Session) -> int:
-    """Show a file as it is and as it grows, until the client leaves; return 1 when there is none."""
+    """Show a file and follow its growth until the client leaves; return 1 when there is no such file."""
     if not os.path.isfile(path):  # noqa: ASYNC240 - as quick as opening it
         await session.show(2, f"{path}: no such file\n".encode())
         return 1
@@ -91,7 +91,7 @@ async def show_file(path: str, session: Session) -> int:
 
 
 async def forward(entry: Forward, data: Stream, error: Stream) -> None:
-    """Connect a stream with where its port leads. Raises: ConnectionError."""
+    """Connect a stream with the target of a forwarded port. Raises: ConnectionError."""
     if entry.command:
         await host_commands.forward(entry.command, data)
     elif entry.target is not None:

@@ -1,6 +1,7 @@
 """Log files of this machine, read for `kubectl logs` and `attach`, and followed as they grow.
 
-A file that is replaced or cut is read again from its beginning. What a line cannot be read as is sent as it stands.
+A file that is replaced or truncated is read again from its beginning. A line that cannot be parsed is sent
+unchanged.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ class LogFile:
     """A file that is read line by line. Raises: OSError from the constructor."""
 
     def __init__(self, path: str, tail: int | None = None) -> None:
-        """`tail`: how many of the lines that are there are read; None: all."""
+        """Open the file. `tail`: number of last lines to read; None: all lines."""
         self._path = path
         self._file: BinaryIO = Path(path).open("rb")  # noqa: SIM115 - closed with the reader
         self._rest = b""
@@ -33,11 +34,11 @@ class LogFile:
             raise
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         self._file.close()
 
     def lines(self, *, is_last: bool = False) -> list[bytes]:
-        """Return the next lines, of one block; none: there are no more now. `is_last`: nothing will follow."""
+        """Return the next lines, of one block; empty: no more lines now. `is_last`: nothing will follow."""
         block = self._file.read(BLOCK_BYTES)
         *found, self._rest = (self._rest + block).split(b"\n")
         if self._rest and ((is_last and not block) or len(self._rest) > LINE_BYTES_MAX):
@@ -47,11 +48,11 @@ class LogFile:
 
     @property
     def is_read(self) -> bool:
-        """Whether all that is there was read."""
+        """Whether the file was read to its end."""
         return self._file.tell() >= os.fstat(self._file.fileno()).st_size
 
     def look(self) -> None:
-        """Begin again when the file was cut, or another has its name. Raises: OSError when it cannot be opened."""
+        """Reopen the file when it was truncated or replaced. Raises: OSError when it cannot be opened."""
         mine = os.fstat(self._file.fileno())
         try:
             now = Path(self._path).stat()
@@ -83,7 +84,7 @@ def _tail(file: BinaryIO, count: int) -> int:
 
 
 async def texts(path: str, tail: int | None = None, *, follows: bool) -> AsyncIterator[list[LogText]]:
-    """Yield what the file has, in pieces, then, if it is followed, what it gets, and between that empty pieces.
+    """Yield the file's lines in pieces; if it is followed, also new lines, with empty pieces between them.
 
     Raises: OSError when it cannot be opened.
     """
@@ -111,7 +112,7 @@ def _read(line: bytes) -> LogText:
 
 
 async def asked_lines(path: str, asked: LogOptions) -> AsyncIterator[bytes]:
-    """Yield of a log file what a client of `kubectl logs` asked for. Raises: OSError."""
+    """Yield the part of a log file that a client of `kubectl logs` requested. Raises: OSError."""
     left = asked.limit_bytes
     async for piece in texts(path, asked.tail, follows=asked.follow):
         made = bytearray()

@@ -1,4 +1,4 @@
-"""The streams of one `kubectl exec` or `attach`: what is typed, what is shown, how it ended.
+"""The streams of one `kubectl exec` or `attach`: its input, its output, its final status.
 
 Source: upstream `staging/src/k8s.io/cri-streaming/pkg/streaming/remotecommand`.
 """
@@ -17,7 +17,7 @@ from services.runtime.health import HttpRequest
 from services.runtime.spdy.connection import Connection, Stream
 
 STREAMS_WITHIN_S = 30.0
-"""How long a client has to open its streams."""
+"""Seconds within which a client has to open its streams."""
 REMOTE_COMMAND: Final = (
     "v5.channel.k8s.io",
     "v4.channel.k8s.io",
@@ -60,13 +60,13 @@ class Session:
         return cls(streams, protocol, is_terminal=asked["tty"])
 
     async def show(self, number: int, data: bytes) -> None:
-        """Send output; one who did not ask for it misses it. Raises: ConnectionError."""
+        """Send output; a client that did not request the stream misses it. Raises: ConnectionError."""
         stream = self._streams.get("stderr" if number == 2 and not self.is_terminal else "stdout")
         if stream is not None:
             await stream.write(displayed(data) if self.is_terminal else data)
 
     async def type(self, keyboard: Input, *, ends: bool = True) -> None:
-        """Hand what is typed to a process, until the client types no more; `ends`: then the input ends."""
+        """Pass the typed input to a process until the client ends it; `ends`: then end the process's input."""
         resizing = asyncio.create_task(self.discard("resize"))
         try:
             if self.stdin is None:
@@ -90,14 +90,14 @@ class Session:
             await keyboard.put(b"")
 
     async def copy_input(self, take: Callable[[bytes], Awaitable[None]]) -> None:
-        """Hand what is typed to a process as it comes, b"" at its end."""
+        """Pass the typed input to a process unchanged, b"" at its end."""
         with contextlib.suppress(ConnectionError):
             while self.stdin is not None and (data := await self.stdin.read()):
                 await take(data)
         await take(b"")
 
     async def show_as_it_is(self, data: bytes) -> None:
-        """Send what a terminal shows. Raises: ConnectionError."""
+        """Send the output of a terminal unchanged. Raises: ConnectionError."""
         if (stream := self._streams.get("stdout")) is not None:
             await stream.write(data)
 
@@ -112,14 +112,14 @@ class Session:
                         yield size.columns, size.rows
 
     async def discard(self, name: str = "stdin") -> None:
-        """Take what nothing here reads: sizes of terminals, input of a container that has none."""
+        """Read and drop a stream that is not used: sizes of terminals, input of a container without standard input."""
         stream = self._streams.get(name)
         with contextlib.suppress(ConnectionError):
             while stream is not None and await stream.read():
                 pass
 
     async def end(self, code: int, words: list[str] | tuple[str, ...]) -> None:
-        """Send how it ended, and close the streams. Raises: ConnectionError."""
+        """Send the final status, and close the streams. Raises: ConnectionError."""
         text = _status(code, words) if self._protocol in _STRUCTURED else _plain_status(code, words)
         if text:
             await self._streams["error"].write(text)

@@ -1,9 +1,10 @@
-"""Become a command: what a kubelet starts in place of a command that runs as another user, or in a terminal.
+"""Run a command as another user or in a terminal; a kubelet starts this program in the command's place.
 
-    python -I -S start_command.py USER GROUP TERMINAL DIRECTORY WORD…
+python -I -S start_command.py USER GROUP TERMINAL DIRECTORY WORD…
 
-USER and GROUP are numbers or empty, TERMINAL is 1 where standard input is to be the controlling terminal. A process of
-its own does this because the kubelet may not fork: threads of gRPC do not survive it. Imports nothing of keplab.
+USER and GROUP are numbers or empty, TERMINAL is 1 where standard input is to be the controlling terminal. A
+process of its own does this because the kubelet may not fork: threads of gRPC do not survive it. Imports
+nothing of keplab.
 """
 
 import fcntl

@@ -1,1 +1,1 @@
-"""Which CPUs, memory and devices of a node are whose."""
+"""The resource managers: which pod has which CPUs, memory and devices of a node."""

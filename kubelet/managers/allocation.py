@@ -1,4 +1,4 @@
-"""What a pod was allocated on its node, or why it may not run there. Pure."""
+"""The allocation of a pod on its node, or the reason for its rejection. Pure."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from kubelet.managers.device_calls import Share
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """Why a pod may not run here, in Kubernetes' words."""
+    """The reason why a pod may not run here, in Kubernetes' words."""
 
     reason: str
     message: str
 
 
 class DeviceRejection(Rejection, frozen=True):
-    """Devices are missing: a plugin that comes back, or a device that recovers, may cure it."""
+    """A rejection because devices are missing: a plugin that comes back or a device that recovers may lift it."""
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
@@ -28,9 +28,10 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a pod has to itself. `devices`: by container and resource, in the order they were allocated.
+    """The resources allocated to a pod alone. `devices`: by container and resource, in the order of allocation.
 
-    `cpus` are all of the pod's, `containers` each container's: a plain init container's may be another's too.
+    `cpus` are all of the pod's, `containers` each container's: CPUs of a plain init container may be another
+    container's too.
     """
 
     cpus: tuple[int, ...] = ()
@@ -62,5 +63,5 @@ def unexpected(text: str) -> Rejection:
 
 
 def devices_unexpected(text: str) -> DeviceRejection:
-    """Return the rejection of a pod whose devices cannot be had."""
+    """Return the rejection of a pod whose devices cannot be allocated."""
     return DeviceRejection("UnexpectedAdmissionError", unexpected(text).message)

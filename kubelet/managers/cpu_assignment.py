@@ -1,8 +1,9 @@
-"""Which of the free CPUs a container gets: packed by the machine's topology, or evenly over NUMA nodes. Pure.
+"""The choice of a container's CPUs among the free ones: packed by topology, or evenly over NUMA nodes. Pure.
 
-Packing takes whole sockets and NUMA nodes, then (if configured) as few uncore caches as may be, then whole cores, then
-single threads; of several that would do, the one with the fewest free CPUs and then the lowest id goes first.
-Source: kubelet 5.4; KEP-375, KEP-2902 (distribute over NUMA nodes), KEP-4176 (over cores), KEP-4800 (uncore caches).
+Packing takes whole sockets and NUMA nodes, then (if configured) as few uncore caches as possible, then
+whole cores, then single threads. Among several candidates, the one with the fewest free CPUs and then the
+lowest id goes first. Source: kubelet 5.4; KEP-375, KEP-2902 (distribute over NUMA nodes), KEP-4176 (over
+cores), KEP-4800 (uncore caches).
 """
 
 import itertools
@@ -16,7 +17,10 @@ from kubelet.managers.cpu_topology import CpuTopology
 
 
 class Taking(msgspec.Struct, frozen=True):
-    """How CPUs are chosen. `group`: CPUs are handed out in that number when they are spread over NUMA nodes."""
+    """The way in which CPUs are chosen.
+
+    `group`: number of CPUs that are handed out together when they are spread over NUMA nodes.
+    """
 
     over_numas: bool = False
     over_cores: bool = False
@@ -25,7 +29,7 @@ class Taking(msgspec.Struct, frozen=True):
 
 
 def choose(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking) -> frozenset[int] | str:
-    """Return that many of the free CPUs, or why there are none."""
+    """Return `wanted` of the free CPUs, or why they cannot be had."""
     if wanted <= 0:
         return frozenset()
     if wanted > len(free):
@@ -36,7 +40,7 @@ def choose(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking)
 
 
 class _Packing:
-    """One choice under way: what is still free, what is taken, and how much is wanted still."""
+    """One choice under way: the free CPUs, the CPUs taken, and the number still wanted."""
 
     def __init__(self, machine: CpuTopology, free: frozenset[int], wanted: int) -> None:
         self._machine = machine

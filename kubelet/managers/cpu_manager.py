@@ -1,7 +1,8 @@
-"""The CPU manager's static policy: which hardware threads a Guaranteed pod has to itself. Pure.
+"""The CPU manager's static policy: the exclusive hardware threads of Guaranteed pods. Pure.
 
-All others share what is left; the reserved CPUs are in that pool (not with strict-cpu-reservation) and never exclusive.
-Source: kubelet 5.4; KEP-375, KEP-2625 (full-pcpus-only), KEP-3327 (align-by-socket), KEP-4540 (strict reservation).
+All other pods share the remaining CPUs; the reserved CPUs are in that pool (not with
+strict-cpu-reservation) and never exclusive. Source: kubelet 5.4; KEP-375, KEP-2625 (full-pcpus-only),
+KEP-3327 (align-by-socket), KEP-4540 (strict reservation).
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,10 @@ class CpuManager:
     def __init__(
         self, machine: CpuTopology, *, options: CpuOptions = NO_CPU_OPTIONS, reserved: int | Sequence[int] = 0
     ) -> None:
-        """`reserved`: which, or how many: those a container would get first. Raises: ValueError when one is missing."""
+        """Take the machine's CPUs. Raises: ValueError when a reserved CPU does not exist.
+
+        `reserved`: the reserved CPUs, or their number: then those that a container would get first.
+        """
         self.machine = machine
         self._options = options
         self._how = Taking(
@@ -41,7 +45,7 @@ class CpuManager:
 
     @property
     def shared(self) -> frozenset[int]:
-        """Where containers run that have no CPUs of their own."""
+        """The CPUs of containers without CPUs of their own."""
         return frozenset(self.free) | (frozenset() if self._options.strict_cpu_reservation else self.reserved)
 
     def _count(self, cpus: Iterable[int]) -> list[int]:
@@ -51,13 +55,14 @@ class CpuManager:
         return counts
 
     def left(self, numa: int) -> tuple[int, int]:
-        """Return how many CPUs of that NUMA node are free, and how many can be exclusive at all."""
+        """Return how many CPUs of the NUMA node are free, and how many of its CPUs can be exclusive at all."""
         return self._count(self.free)[numa], self._count(self.usable)[numa]
 
     def hints(self, requested: int, reusable: frozenset[int] = frozenset()) -> list[Hint]:
-        """Return NUMA hints for that many exclusive CPUs; `reusable` ones count as free, and must be among them.
+        """Return NUMA hints for `requested` exclusive CPUs.
 
-        What a request would need on an empty machine is reckoned with the reserved CPUs, as upstream does.
+        CPUs in `reusable` count as free, and must be among the chosen ones. The need on an empty machine is
+        computed with the reserved CPUs included, as upstream does.
         """
         total = self._count(self.machine.cpus)
         needed = sum(1 << numa for numa in self.machine.numas_of(reusable))
@@ -72,7 +77,7 @@ class CpuManager:
     def misaligned(self, requested: int) -> str:
         """Return why the request cannot have whole cores, with full-pcpus-only; "" when it can, or need not.
 
-        Cores of reserved CPUs are not whole. What a container could use again is not counted, as upstream.
+        Cores of reserved CPUs are not whole. CPUs that the container could reuse are not counted, as upstream.
         """
         if not self._options.full_pcpus_only:
             return ""
@@ -90,7 +95,7 @@ class CpuManager:
     def allocate(
         self, requested: int, mask: int | None, reusable: frozenset[int] = frozenset()
     ) -> tuple[int, ...] | str:
-        """Take that many CPUs, inside `mask` first; return them sorted, or why it cannot be done."""
+        """Take `requested` CPUs, inside `mask` first; return them sorted, or why it cannot be done."""
         pool = frozenset(self.free) | reusable
         inside = pool & self._aligned(mask) if mask is not None else frozenset()
         first = choose(self.machine, inside, min(requested, len(inside)), self._how)
@@ -110,9 +115,9 @@ class CpuManager:
         return frozenset(cpu for numa in bits(mask) for cpu in machine.numas.get(numa, ()))
 
     def take(self, cpus: Sequence[int]) -> None:
-        """Take exactly these, as a checkpoint says; they need not be free."""
+        """Take exactly these CPUs, as a checkpoint has them; they need not be free."""
         self.free -= set(cpus)
 
     def release(self, cpus: Sequence[int]) -> None:
-        """Give these back."""
+        """Release these CPUs."""
         self.free |= set(cpus) & self.usable

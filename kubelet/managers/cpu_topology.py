@@ -1,6 +1,7 @@
-"""The CPUs of one node: which core, uncore cache, NUMA node and socket each hardware thread belongs to. Pure.
+"""The CPUs of one node: the core, uncore cache, NUMA node and socket of each hardware thread. Pure.
 
-Ids are those the kernel would give. Source: kubelet 5.3, 5.4; KEP-375; upstream `pkg/kubelet/cm/cpumanager/topology`.
+Ids are those the kernel would give. Source: kubelet 5.3, 5.4; KEP-375; upstream
+`pkg/kubelet/cm/cpumanager/topology`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,7 +9,10 @@ from typing import NamedTuple
 
 
 class Cpu(NamedTuple):
-    """Where one hardware thread is. Ids of cores, caches, NUMA nodes and sockets count through the whole machine."""
+    """The place of one hardware thread.
+
+    Ids of cores, caches, NUMA nodes and sockets count through the whole machine.
+    """
 
     core: int
     cache: int
@@ -17,7 +21,10 @@ class Cpu(NamedTuple):
 
 
 class CpuTopology:
-    """A machine's CPUs, by id. `threads`: hardware threads a core; `cache_cpus`: those that share an uncore cache."""
+    """A machine's CPUs, by id.
+
+    `threads`: hardware threads per core; `cache_cpus`: the CPUs that share an uncore cache.
+    """
 
     def __init__(self, cpus: dict[int, Cpu]) -> None:
         self.cpus = dict(sorted(cpus.items()))
@@ -52,12 +59,12 @@ def _groups(pairs: Iterable[tuple[int, int]]) -> dict[int, frozenset[int]]:
 def build_topology(
     cpus_by_numa: Sequence[int], *, threads: int = 1, sockets: int = 0, cores_per_cache: int = 0, adjacent: bool = False
 ) -> CpuTopology:
-    """Return the machine with that many hardware threads on each NUMA node.
+    """Return the machine with the given number of hardware threads on each NUMA node.
 
-    `sockets` 0: every NUMA node is a socket; else NUMA nodes, or where there are fewer of them their cores, spread
-    evenly over the sockets. `cores_per_cache` 0: a NUMA node shares one uncore cache. Ids: first the first thread of
-    every core, then the second ones, as x86 machines are numbered; with `adjacent` core by core, as virtual machines
-    often are. What divides evenly is the caller's to check.
+    `sockets` 0: every NUMA node is a socket; else NUMA nodes, or where there are fewer of them their cores, are
+    spread evenly over the sockets. `cores_per_cache` 0: a NUMA node shares one uncore cache. Ids: first the
+    first thread of every core, then the second ones, as x86 machines are numbered; with `adjacent` core by
+    core, as virtual machines often are. The caller checks that numbers divide evenly.
     """
     cores: list[tuple[int, int, int]] = []  # (cache, numa, socket) of each core
     cache = -1
@@ -84,7 +91,7 @@ CPU_MAX = 8191
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """Return the ids of `0-3,8`, ascending. Raises: ValueError with the text."""
+    """Return the ids in a text such as `0-3,8`, ascending. Raises: ValueError with the text."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.strip().partition("-")

@@ -1,7 +1,7 @@
-"""Requests and answers of the kubelet and its device plugins, as values. Pure.
+"""The calls between the kubelet and its device plugins, as values. Pure.
 
-The names are those of the device plugin API v1beta1, in our spelling; `deviceplugin/wire` knows the messages.
-Source: kubelet 5.5.
+The names are those of the device plugin API v1beta1, in our spelling; `deviceplugin/wire` knows the
+messages. Source: kubelet 5.5.
 """
 
 import re
@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 def is_extended(resource: str) -> bool:
-    """Whether this names an extended resource: DOMAIN/NAME outside of kubernetes.io, usable in a quota.
+    """Whether the name is an extended resource: DOMAIN/NAME outside of kubernetes.io, usable in a quota.
 
     Source: upstream `v1helper.IsExtendedResourceName`.
     """
@@ -28,7 +28,7 @@ def is_extended(resource: str) -> bool:
 
 
 class Device(msgspec.Struct, frozen=True):
-    """One device as its plugin lists it. `numa`: the NUMA nodes it is near to; none: equally near to all."""
+    """One device as its plugin lists it. `numa`: the NUMA nodes near the device; empty: equally near to all."""
 
     id: str
     is_healthy: bool = True
@@ -36,14 +36,14 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What a plugin wants to be asked besides Allocate."""
+    """The optional calls that a plugin wants besides Allocate."""
 
     pre_start: bool = False
     prefers: bool = False
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """A plugin's request to be taken on. `endpoint`: the name of its socket, beside the kubelet's."""
+    """A plugin's request to be registered. `endpoint`: the name of its socket, beside the kubelet's."""
 
     version: str
     endpoint: str
@@ -60,7 +60,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class DeviceNode(msgspec.Struct, frozen=True):
-    """A device file that the container sees. `permissions`: of r, w and m."""
+    """A device file that the container sees. `permissions`: a combination of r, w and m."""
 
     container_path: str
     host_path: str
@@ -68,7 +68,7 @@ class DeviceNode(msgspec.Struct, frozen=True):
 
 
 class AllocateResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What Allocate returned for one container: all it needs to use its devices."""
+    """The result of Allocate for one container: all it needs to use its devices."""
 
     envs: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -81,7 +81,7 @@ NOTHING_GIVEN = AllocateResult()
 
 
 class Share(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one container has of one resource: the devices by id, and what their plugin said about using them."""
+    """One container's devices of one resource: their ids, and the plugin's answer on how to use them."""
 
     container: str
     resource: str
@@ -90,7 +90,10 @@ class Share(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Preference(msgspec.Struct, frozen=True):
-    """GetPreferredAllocation: which `size` of the available devices, `must` among them, go best together."""
+    """The call GetPreferredAllocation.
+
+    It asks which `size` of the available devices, `must` among them, go best together.
+    """
 
     resource: str
     available: tuple[str, ...]
@@ -99,14 +102,14 @@ class Preference(msgspec.Struct, frozen=True):
 
 
 class Allocate(msgspec.Struct, frozen=True):
-    """Allocate: make these devices ready for a container."""
+    """The call Allocate: make these devices ready for a container."""
 
     resource: str
     ids: tuple[str, ...]
 
 
 class PreStart(msgspec.Struct, frozen=True):
-    """PreStartContainer: a container that has these devices is about to begin."""
+    """The call PreStartContainer: a container with these devices is about to start."""
 
     resource: str
     ids: tuple[str, ...]
@@ -116,13 +119,13 @@ Call = Preference | Allocate | PreStart
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A call that failed, as Go prints it."""
+    """A failed call, with the error as Go prints it."""
 
     text: str
 
 
 Answer = tuple[str, ...] | AllocateResult | Failed | None
-"""The preferred ids, what Allocate gave, why there is none, or None: PreStartContainer is done."""
+"""The preferred ids, the result of Allocate, the failure, or None: PreStartContainer is done."""
 
 
 class CallPlugin(msgspec.Struct, frozen=True):
@@ -134,6 +137,9 @@ class CallPlugin(msgspec.Struct, frozen=True):
 
 
 class DevicesChanged(msgspec.Struct, frozen=True):
-    """An effect: the Node shows other devices now; `registered` are the resources a next kubelet has to know of."""
+    """An effect: the Node's devices have changed.
+
+    `registered`: the resources that a next kubelet has to know.
+    """
 
     registered: tuple[str, ...]

@@ -1,12 +1,12 @@
-"""The device manager: which devices a node has, how they are, and who has them. Pure.
+"""The device manager: a node's devices, their health, and the pods that have them. Pure.
 
-Devices are known by id. Those a node definition declares are there as long as the node is and need no plugin;
-those of a plugin come, fall ill and go as their plugin reports. A pod keeps its device, whatever becomes of it.
-The last registration of a resource wins; what an earlier plugin still sends is ignored. A plugin that is gone leaves
-its devices unhealthy at once; five minutes later they are not counted any more, and the Node shows 0 of them, which is
-how they differ from a resource that the node never had.
-A plugin that prefers some devices has to be asked first: `asked` then says what, and the choice made meanwhile is not
-to be used. Source: kubelet 2.1, 5.5; upstream `pkg/kubelet/cm/devicemanager`.
+Devices are known by id. Devices in a node definition exist as long as the node and need no plugin; those of
+a plugin come, fall ill and go as their plugin reports. A pod keeps its device, whatever becomes of it. The
+last registration of a resource wins; messages of an earlier plugin are ignored. When a plugin is gone, its
+devices are unhealthy at once; five minutes later they are not counted any more, and the Node shows 0 of
+them, which is how they differ from a resource that the node never had. A plugin that prefers some devices
+has to be asked first: `asked` then holds the question, and the choice made meanwhile must not be used.
+Source: kubelet 2.1, 5.5; upstream `pkg/kubelet/cm/devicemanager`.
 """
 
 from collections import Counter
@@ -16,15 +16,16 @@ from kubelet.managers.device_calls import Device, Options, Preference, Share
 from kubelet.managers.topology import Hint, bits, masks
 
 GRACE_S = 300.0
-"""How long the devices of a plugin that is gone are counted."""
+"""Seconds during which the devices of a plugin that is gone are still counted."""
 _EARLY_S = 1e-6
 
 
 class _Resource:
     """The devices of one resource. `is_registered` False: no plugin, but pods still have some of them.
 
-    `connection`: the number of the way to its plugin, 0 for one that a former kubelet knew; `gone_s`: since when the
-    plugin is gone. Invariant: a device in `taken` is in no other pod's hands; it need not be listed or healthy.
+    `connection`: the number of the connection to its plugin, 0 for a plugin known only from a former kubelet;
+    `gone_s`: since when the plugin is gone. Invariant: a device in `taken` belongs to one pod only; it need not
+    be listed or healthy.
     """
 
     __slots__ = ("connection", "devices", "gone_s", "is_plugged", "is_registered", "options", "taken")
@@ -78,23 +79,23 @@ class DeviceManager:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the node has no devices that a pod could ask for."""
+        """Whether the node has no devices that a pod could request."""
         return not self._resources
 
     def _of(self, resource: str) -> _Resource:
         return self._resources.get(resource, _UNKNOWN)
 
     def knows(self, resource: str) -> bool:
-        """Whether these are devices: of a plugin that registered, declared, or still held by a pod."""
+        """Whether the resource is one of devices: of a registered plugin, declared, or still held by a pod."""
         held = self._of(resource)
         return held.is_registered or bool(held.taken)
 
     def is_plugged(self, resource: str) -> bool:
-        """Whether the devices are a plugin's, not declared."""
+        """Whether the devices belong to a plugin, rather than being declared."""
         return self._of(resource).is_plugged
 
     def capacity(self) -> dict[str, tuple[int, int]]:
-        """Return (all, healthy) of every resource of a plugin; one whose plugin is forgotten has none."""
+        """Return (all, healthy) of every resource with a plugin; (0, 0) if the plugin is no longer counted."""
         return {
             name: (len(held.devices), len(held.healthy)) if held.is_registered else (0, 0)
             for name, held in self._resources.items()
@@ -102,7 +103,7 @@ class DeviceManager:
         }
 
     def free(self, resource: str) -> int:
-        """Return how many of them pods may have in all: what is healthy, and what they have already."""
+        """Return how many devices of the resource pods may have in total: healthy or already allocated ones."""
         held = self._resources[resource]
         healthy = held.healthy if held.is_registered else []
         return len({*healthy, *held.taken})
@@ -119,22 +120,22 @@ class DeviceManager:
         return [sum(numa in held.numa_of(device) for device in devices) for numa in range(self._numa_count)]
 
     def health(self, resource: str, device: str) -> bool:
-        """Whether the device is healthy, as far as is known: one that no plugin lists counts as healthy."""
+        """Whether the device is healthy, as far as is known: a device that no plugin lists counts as healthy."""
         listed = self._of(resource).devices.get(device)
         return listed is None or listed.is_healthy
 
     def healthy(self) -> Iterator[tuple[str, Device]]:
-        """Yield (resource, device) of all that can be given away or are."""
+        """Yield (resource, device) of all devices that are allocated or can be."""
         for name, held in self._resources.items():
             if held.is_registered:
                 yield from ((name, device) for device in held.devices.values() if device.is_healthy)
 
     def numa_of(self, resource: str, device: str) -> tuple[int, ...]:
-        """Return the NUMA nodes a device is near to; none when no plugin lists it."""
+        """Return the NUMA nodes near a device; empty when no plugin lists it."""
         return self._of(resource).numa_of(device)
 
     def restore(self, resources: Iterable[str], now: float) -> None:
-        """Know plugins of a former kubelet: none of their devices counts until they register again."""
+        """Restore the plugins of a former kubelet: their devices do not count until they register again."""
         for resource in resources:
             self._registered(resource).gone_s = now
 
@@ -157,7 +158,10 @@ class DeviceManager:
         return held
 
     def listed(self, resource: str, number: int, devices: Sequence[Device]) -> list[str] | None:
-        """Take a plugin's whole list; return whose health changed, or who is back. None: another plugin took over."""
+        """Take a plugin's whole list; return the devices that are new or whose health changed.
+
+        None: another plugin took over.
+        """
         held = self._current(resource, number)
         if held is None:
             return None
@@ -169,7 +173,10 @@ class DeviceManager:
         ]
 
     def gone(self, resource: str, number: int, now: float) -> list[str] | None:
-        """Have a plugin's devices be unhealthy, as its stream ended; return whose health changed. None: as above."""
+        """Mark a plugin's devices unhealthy, because its stream ended; return the devices whose health changed.
+
+        None: another plugin took over.
+        """
         held = self._current(resource, number)
         if held is None:
             return None
@@ -182,7 +189,7 @@ class DeviceManager:
         return held if held.is_registered and held.connection == number else None
 
     def expire(self, now: float) -> bool:
-        """Count the devices of plugins no more that have been gone for too long; return whether there were any."""
+        """Stop counting devices of plugins that have been gone for too long; return whether there were any."""
         over = [r for r in self._resources.values() if r.gone_s is not None and r.gone_s + GRACE_S <= now + _EARLY_S]
         for held in over:
             held.is_registered, held.devices = False, {}
@@ -191,13 +198,13 @@ class DeviceManager:
 
     @property
     def next_expiry_s(self) -> float | None:
-        """When the next plugin will have been gone too long."""
+        """The time at which the next plugin will have been gone too long."""
         return min(
             (held.gone_s + GRACE_S for held in self._resources.values() if held.gone_s is not None), default=None
         )
 
     def registered(self) -> tuple[str, ...]:
-        """Return the resources a next kubelet has to know of, sorted."""
+        """Return the resources that a next kubelet has to know, sorted."""
         return tuple(sorted(name for name, held in self._resources.items() if held.is_plugged and held.is_registered))
 
     def serving(self, resource: str) -> int:
@@ -206,11 +213,11 @@ class DeviceManager:
         return held.connection if held.gone_s is None else 0
 
     def wants_pre_start(self, resource: str) -> bool:
-        """Whether PreStartContainer is to be called before containers with these devices."""
+        """Whether PreStartContainer is to be called before containers with these devices start."""
         return self._of(resource).options.pre_start
 
     def hints(self, resource: str, requested: int, reusable: Sequence[str] = ()) -> list[Hint] | None:
-        """Return NUMA hints, or None when its devices have no topology. `reusable` devices count as free.
+        """Return NUMA hints, or None when the devices have no topology. `reusable` devices count as free.
 
         A set of NUMA nodes is a hint when enough free devices are near to it, and preferred when no smaller set
         could hold the request with all devices free.
@@ -237,7 +244,7 @@ class DeviceManager:
     def allocate(
         self, resource: str, requested: int, mask: int | None, reusable: Sequence[str] = ()
     ) -> tuple[str, ...] | str:
-        """Take devices: `reusable` ones first, then inside `mask`; return their ids, or why it cannot be done."""
+        """Take devices: `reusable` ones first, then those inside `mask`; return their ids, or why it cannot be done."""
         if problem := self.problem(resource, ()):
             return problem
         held = self._resources[resource]
@@ -257,7 +264,10 @@ class DeviceManager:
         return tuple(chosen)
 
     def problem(self, resource: str, had: Sequence[str]) -> str:
-        """Return why these cannot be allocated now; "" when they can. `had`: devices the container has already."""
+        """Return why these devices cannot be allocated now; "" when they can.
+
+        `had`: devices that the container already has.
+        """
         held = self._of(resource)
         if not held.is_registered:
             return f"cannot allocate unregistered device {resource}"
@@ -318,7 +328,7 @@ class DeviceManager:
         return self.preferences[wanted]
 
     def take(self, shares: Iterable[Share]) -> None:
-        """Take exactly these, as a checkpoint says; health and capacity are not asked (k/k #109595)."""
+        """Take exactly these devices, as a checkpoint has them; health and capacity are not checked (k/k #109595)."""
         for share in shares:
             held = self._resources.get(share.resource)
             if held is None:
@@ -326,7 +336,7 @@ class DeviceManager:
             held.taken.update(dict.fromkeys(share.ids))
 
     def release(self, shares: Iterable[Share]) -> None:
-        """Give these back."""
+        """Release these devices."""
         for share in shares:
             for device in share.ids:
                 self._of(share.resource).taken.pop(device, None)

@@ -1,8 +1,8 @@
-"""The memory manager's static policy: from which NUMA nodes a Guaranteed container has its memory and huge pages. Pure.
+"""The memory manager's static policy: NUMA nodes of Guaranteed containers' memory and huge pages. Pure.
 
-The manager gives a container all its kinds of memory from one set of NUMA nodes. A NUMA node that serves containers
-alone serves no container together with others, and a group of NUMA nodes serves containers only as that group.
-Source: kubelet 5.4; KEP-1769; upstream `pkg/kubelet/cm/memorymanager/policy_static.go`.
+The manager gives a container all its kinds of memory from one set of NUMA nodes. A NUMA node that serves
+containers alone serves no container together with others, and a group of NUMA nodes serves containers only
+as that group. Source: kubelet 5.4; KEP-1769; upstream `pkg/kubelet/cm/memorymanager/policy_static.go`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +13,17 @@ from services.api.podresources import Amounts
 
 
 class Reusable:
-    """What a pod's plain init containers had and its next containers may have again, by NUMA nodes and kind. Bytes."""
+    """Memory of a pod's plain init containers that its next containers may reuse, by NUMA nodes and kind. Bytes."""
 
     def __init__(self) -> None:
         self._sizes: dict[tuple[int, str], int] = {}
 
     def get(self, mask: int, kind: str) -> int:
-        """Return how much of that kind is there, from exactly these NUMA nodes."""
+        """Return the reusable bytes of that kind from exactly these NUMA nodes."""
         return self._sizes.get((mask, kind), 0)
 
     def used(self, blocks: Iterable[Block], *, is_init: bool) -> None:
-        """A container got these: one that ends leaves them to the next, any other has used them up."""
+        """Count blocks that a container got: an init container leaves them to the next, any other uses them up."""
         for block in blocks:
             where = sum(1 << numa for numa in block.numas), block.kind
             before = self._sizes.get(where, 0)
@@ -43,7 +43,7 @@ class MemoryManager:
         self._uses = [0] * len(allocatable)
 
     def hints(self, requested: Amounts, reusable: Reusable) -> dict[str, list[Hint]]:
-        """Return the same NUMA hints for every kind that is asked for; nothing at all when no set has enough."""
+        """Return the same NUMA hints for every requested kind; an empty dict when no set has enough."""
         found = self._hints(requested, reusable)
         return dict.fromkeys(requested, found) if found else {}
 
@@ -118,13 +118,13 @@ class MemoryManager:
                 size -= part
 
     def take(self, blocks: Iterable[Block]) -> None:
-        """Take exactly these, as a checkpoint says, as far as the NUMA nodes still exist and have them."""
+        """Take exactly these blocks, as a checkpoint has them, as far as the NUMA nodes still exist and have them."""
         for block in blocks:
             if all(numa < len(self.free) for numa in block.numas):
                 self._take(block, block.size)
 
     def release(self, blocks: Iterable[Block]) -> None:
-        """Give these back."""
+        """Release these blocks."""
         for block in blocks:
             if any(numa >= len(self.free) for numa in block.numas):
                 continue
@@ -141,7 +141,10 @@ class MemoryManager:
 
 
 def reused(inits: Sequence[Block], blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Return the plain init containers' blocks less what a later container took over, so that nothing counts twice."""
+    """Return the plain init containers' blocks without those that a later container reused.
+
+    So nothing counts twice.
+    """
     left = list(inits)
     for block in blocks:
         size = block.size

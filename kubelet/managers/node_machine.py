@@ -1,6 +1,7 @@
-"""What a node's definition says of its machine, and of the managers that share it out: CPUs, NUMA nodes, memory.
+"""The machine in a node's definition, and its resource managers: CPUs, NUMA nodes, memory.
 
-Source: kubelet 5.3, 5.4; upstream `KubeletConfiguration` (`staging/src/k8s.io/kubelet/config/v1beta1`), its resources.
+Source: kubelet 5.3, 5.4; upstream `KubeletConfiguration` (`staging/src/k8s.io/kubelet/config/v1beta1`), its
+resources.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ from services.api.quantity import amount, format_amount
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base: camelCase on the wire, unknown fields are an error that names them."""
+    """Base of definitions: camelCase on the wire; an unknown field is an error that names it."""
 
 
 class NumaNode(Definition, frozen=True):
@@ -39,17 +40,20 @@ class NumaNode(Definition, frozen=True):
 
 
 class ReservedMemory(Definition, frozen=True):
-    """What the system keeps of one NUMA node, quantities by kind (KubeletConfiguration's `reservedMemory`)."""
+    """The memory that the system keeps of one NUMA node, by kind (KubeletConfiguration's `reservedMemory`).
+
+    The values are quantities.
+    """
 
     numa_node: int
     limits: dict[str, str]
 
 
 class NodeMemory(msgspec.Struct, frozen=True):
-    """Bytes by NUMA node and kind: `total` (memory with the huge pages in it), and what of it pods may have.
+    """Bytes by NUMA node and kind: `total` (memory with the huge pages in it), and the part that pods may have.
 
-    Huge pages are set apart from the memory a node has: what is left after them and the reservations can be asked for
-    as `memory`. Source: kubelet 5.4; KEP-1769 (reservedMemory); upstream `getDefaultMachineState`.
+    Huge pages are set apart from a node's memory: only the rest, without the reservations, can be requested as
+    `memory`. Source: kubelet 5.4; KEP-1769 (reservedMemory); upstream `getDefaultMachineState`.
     """
 
     total: tuple[Amounts, ...]
@@ -65,14 +69,15 @@ class NodeMemory(msgspec.Struct, frozen=True):
 
 
 class MachineDefinition(Definition, frozen=True):
-    """A machine and its managers. Quantities as text; `numa` may be written `2x8` (two NUMA nodes of eight CPUs).
+    """A machine and its managers. Quantities are text.
 
-    `cpu_policy` "" means static when there is a topology policy, else none. `distances[i][j]` are NUMA distances as
-    ACPI gives them; empty means 10 to itself and 20 to every other. `full_pcpus_only` and `prefer_closest_numa` are
-    short for the options of these names. `sockets`, `cores_per_cache` (that share an uncore cache) 0: a NUMA node is a
-    socket, and has one cache. `cpu_ids`: split numbers the second threads of all cores after the first ones, as x86
-    does; adjacent numbers core by core. The system keeps `reserved_cpus` CPUs, or exactly `reserved_system_cpus`
-    (`0-1,8`), and `reserved_memory`. `hugepages` are shared evenly by the NUMA nodes.
+    `numa` may be written `2x8` (two NUMA nodes of eight CPUs). `cpu_policy` "" means static when there is a
+    topology policy, else none. `distances[i][j]` are NUMA distances as ACPI gives them; empty means 10 to
+    itself and 20 to every other. `full_pcpus_only` and `prefer_closest_numa` are short for the options of these
+    names. `sockets`, `cores_per_cache` (that share an uncore cache) 0: a NUMA node is a socket, and has one
+    cache. `cpu_ids`: split numbers the second threads of all cores after the first ones, as x86 does; adjacent
+    numbers core by core. The system keeps `reserved_cpus` CPUs, or exactly `reserved_system_cpus` (`0-1,8`),
+    and `reserved_memory`. `hugepages` are shared evenly by the NUMA nodes.
     """
 
     cpu: str = ""
@@ -101,16 +106,16 @@ class MachineDefinition(Definition, frozen=True):
 
     @property
     def cpus(self) -> int:
-        """Hardware threads: the NUMA nodes' sum, or whole CPUs of `cpu`."""
+        """The number of hardware threads: the NUMA nodes' sum, or whole CPUs of `cpu`."""
         return sum(n.cpus for n in self.numa) or amount("cpu", self.cpu or "8") // 1000
 
     @property
     def cpu_text(self) -> str:
-        """The capacity as a quantity."""
+        """The CPU capacity as a quantity."""
         return self.cpu or str(self.cpus)
 
     def machine(self) -> CpuTopology:
-        """Return the CPUs and where they are."""
+        """Return the topology of the machine's CPUs."""
         return build_topology(
             [n.cpus for n in self.numa] or [self.cpus],
             threads=self.threads_per_core,
@@ -120,10 +125,10 @@ class MachineDefinition(Definition, frozen=True):
         )
 
     def memory_by_numa(self) -> NodeMemory:
-        """Return the memory of each NUMA node, and what of it pods may have.
+        """Return the memory of each NUMA node, and the part of it that pods may have.
 
-        NUMA nodes that say nothing ("") share evenly what the others leave of `memory`; `hugepages` are shared evenly,
-        page by page. Raises: ValueError naming the field and both values when it does not add up.
+        NUMA nodes without a size ("") share evenly what the others leave of `memory`; `hugepages` are shared
+        evenly, page by page. Raises: ValueError naming the field and both values when it does not add up.
         """
         reserved: dict[int, dict[str, str]] = {}
         for each in self.reserved_memory:
@@ -162,7 +167,7 @@ class MachineDefinition(Definition, frozen=True):
         }
 
     def allocatable(self) -> dict[str, str]:
-        """Return the capacity less what is reserved for the system; huge pages are no memory to be had."""
+        """Return the capacity less the system's reservations; huge pages do not count as memory."""
         reserved = self.reserved if isinstance(self.reserved, int) else len(self.reserved)
         found = self.capacity()
         found["cpu"] = format_amount("cpu", amount("cpu", self.cpu_text) - 1000 * reserved)
@@ -198,11 +203,11 @@ class MachineDefinition(Definition, frozen=True):
 
     @property
     def reserved(self) -> int | tuple[int, ...]:
-        """The CPUs the system keeps: which ones, or how many."""
+        """The CPUs that the system keeps: their ids, or their number."""
         return parse_cpus(self.reserved_system_cpus) or self.reserved_cpus
 
     def check_machine(self) -> None:
-        """Raise ValueError when there can be no such machine, or its managers refuse how they are configured."""
+        """Raise ValueError when the machine is impossible, or its managers refuse their configuration."""
         amount("cpu", self.cpu_text)
         amount("memory", self.memory)
         amount("ephemeral-storage", self.ephemeral_storage)

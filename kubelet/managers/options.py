@@ -1,7 +1,7 @@
-"""The options of the CPU manager's and the topology manager's policies, as a kubelet's configuration writes them. Pure.
+"""The options of the CPU manager's and topology manager's policies, as in a kubelet's configuration. Pure.
 
-What Kubernetes refuses to start with is refused here, in its words.
-Source: kubelet 5.3, 5.4; KEP-2625, KEP-2902, KEP-3545, KEP-4540, KEP-4176, KEP-4800; upstream
+Options with which Kubernetes refuses to start are refused here, in its words. Source: kubelet 5.3, 5.4;
+KEP-2625, KEP-2902, KEP-3545, KEP-4540, KEP-4176, KEP-4800; upstream
 `pkg/kubelet/cm/cpumanager/policy_options.go`, `pkg/kubelet/cm/topologymanager/policy_options.go`.
 """
 
@@ -11,7 +11,10 @@ from typing import Final
 import msgspec
 
 NUMA_NODES_MAX: Final = 8
-"""More NUMA nodes than this and a kubelet with a topology policy refuses to start, unless it is configured to go on."""
+"""Maximal number of NUMA nodes for a kubelet with a topology policy.
+
+With more it refuses to start, unless it is configured to go on.
+"""
 
 ALPHA_GATE: Final = "CPUManagerPolicyAlphaOptions"
 BETA_GATE: Final = "CPUManagerPolicyBetaOptions"
@@ -50,7 +53,10 @@ class TopologyOptions(msgspec.Struct, frozen=True):
 
 
 def parse_cpu_options(given: Mapping[str, str]) -> CpuOptions:
-    """Return the options. Raises: ValueError for one that is unknown, has a bad value, or contradicts another."""
+    """Return the CPU options.
+
+    Raises: ValueError for one that is unknown, has a bad value, or contradicts another.
+    """
     chosen: dict[str, bool] = {}
     for name, value in given.items():
         if name not in _ALPHA + _BETA + _STABLE:
@@ -72,7 +78,7 @@ def check_gates(given: Mapping[str, str], *, alpha: bool, beta: bool) -> None:
 
 
 def check_hardware(options: CpuOptions, *, topology_policy: str, sockets: int, numa_nodes: int) -> None:
-    """Raise ValueError when the machine, or the topology policy, does not go with the CPU options."""
+    """Raise ValueError when the CPU options do not fit the machine or the topology policy."""
     if not options.align_by_socket:
         return
     if topology_policy == "single-numa-node":
@@ -88,7 +94,7 @@ def check_hardware(options: CpuOptions, *, topology_policy: str, sockets: int, n
 
 
 def parse_topology_options(given: Mapping[str, str]) -> TopologyOptions:
-    """Return the options. Raises: ValueError for one that is unknown or has a bad value."""
+    """Return the topology options. Raises: ValueError for one that is unknown or has a bad value."""
     prefers_closest, most = False, NUMA_NODES_MAX
     for name, value in given.items():
         match name:

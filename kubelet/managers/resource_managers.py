@@ -25,7 +25,7 @@ FAILED: Final = "kubelet_container_aligned_compute_resources_failure_count"
 
 
 class ManagerCounters:
-    """What the managers of one node count, under upstream's names.
+    """The counters of one node's managers, under upstream's names.
 
     Alignment is counted only where it is guaranteed: by a policy or an option. Source: kubelet 10; upstream
     `pkg/kubelet/metrics`.
@@ -41,19 +41,19 @@ class ManagerCounters:
         self._physical = ("container", "physical_cpu") if has_whole_cores else ()
 
     def admitted(self, pod: Pod) -> None:
-        """Count an admitted pod: container by container, or as a whole."""
+        """Count an admitted pod: per container, or per pod."""
         if self._numa:
             containers = len(pod.spec.init_containers) + len(pod.spec.containers)
             self.counts.add(ALIGNED, *self._numa, by=1 if self._is_by_pod else containers)
 
     def refused(self, *, is_topology: bool) -> None:
-        """Count a rejected pod: because of its topology, or by a manager."""
+        """Count a rejected pod. `is_topology`: because of its topology, rather than by a manager."""
         self.topology_errors += self._has_policy
         if self._numa and is_topology:
             self.counts.add(FAILED, *self._numa)
 
     def pinned(self, manager: str, *, is_done: bool) -> None:
-        """Count a container that asked for CPUs (`cpu`) or memory of its own."""
+        """Count a container that requested CPUs (`cpu`) or memory of its own."""
         self.counts.add(f"kubelet_{manager}_manager_pinning_requests_total")
         if not is_done:
             self.counts.add(f"kubelet_{manager}_manager_pinning_errors_total")
@@ -62,7 +62,7 @@ class ManagerCounters:
 
 
 class _Served:
-    """What a pod's containers got so far, and what plain init containers leave to the next."""
+    """The resources that a pod's containers got so far, and those that plain init containers leave to the next."""
 
     def __init__(self) -> None:
         self.containers: dict[str, tuple[int, ...]] = {}
@@ -103,7 +103,10 @@ class _Served:
 
 
 class ResourceManagers:
-    """One node's managers. `cpus` and `memory` are None without a static policy; a node of idle ones pays for none."""
+    """One node's managers. `cpus` and `memory` are None without a static policy.
+
+    Idle managers cost a node nothing.
+    """
 
     def __init__(self, node: MachineDefinition) -> None:
         self._node = node
@@ -128,7 +131,7 @@ class ResourceManagers:
         self.counters = ManagerCounters(node)
 
     def admit(self, pod: Pod) -> Allocation | Rejection:
-        """Allocate for the pod, or say why not; after a rejection nothing of it stays taken."""
+        """Allocate for the pod, or return the rejection; after a rejection nothing of the pod stays allocated."""
         self.admissions += 1
         if self._is_idle and self.devices.is_empty:
             return NO_ALLOCATION
@@ -138,7 +141,7 @@ class ResourceManagers:
         return outcome
 
     def take(self, allocation: Allocation) -> None:
-        """Take what a checkpoint says a pod has."""
+        """Take a pod's allocation as a checkpoint has it."""
         if self.cpus is not None:
             self.cpus.take(allocation.cpus)
         if self.memory is not None:
@@ -146,7 +149,7 @@ class ResourceManagers:
         self.devices.take(allocation.devices)
 
     def release(self, allocation: Allocation) -> None:
-        """Give a pod's allocation back."""
+        """Release a pod's allocation."""
         if self.cpus is not None:
             self.cpus.release(allocation.cpus)
         if self.memory is not None:

@@ -1,10 +1,11 @@
-"""The topology manager: hints of several providers become one decision about NUMA nodes. Pure.
+"""The topology manager: merges hints of several providers into one decision about NUMA nodes. Pure.
 
-A hint says "these NUMA nodes could serve me", preferred or not; merging takes one hint of each provider
-in every combination and keeps the best AND of their masks. A mask is an int with one bit a NUMA node.
-A combination is preferred only if all its hints are, and name the same NUMA nodes. Where none is, the best one has as
-many NUMA nodes as the provider that needs most of them, or else fewer, as near to that as may be.
-Source: KEP-693, KEP-3545 (prefer-closest-numa-nodes); kubelet 5.3; upstream `pkg/kubelet/cm/topologymanager/policy.go`.
+A hint says "these NUMA nodes could serve me", preferred or not; merging takes one hint of each provider in
+every combination and keeps the best AND of their masks. A mask is an int with one bit per NUMA node. A
+combination is preferred only if all its hints are, and name the same NUMA nodes. If no combination is
+preferred, the best one has as many NUMA nodes as the provider that needs most of them; if that is
+impossible, fewer, but as close to that as possible. Source: KEP-693, KEP-3545 (prefer-closest-numa-nodes);
+kubelet 5.3; upstream `pkg/kubelet/cm/topologymanager/policy.go`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,14 +14,14 @@ from typing import NamedTuple
 
 
 class Hint(NamedTuple):
-    """`mask` None: any NUMA node, and after a merge: the managers may choose themselves."""
+    """A NUMA hint. `mask` None: any NUMA node; after a merge: the managers may choose themselves."""
 
     mask: int | None
     is_preferred: bool
 
 
 ProviderHints = Mapping[str, Sequence[Hint] | None]
-"""Resource to hints. None: no opinion. An empty list: cannot be satisfied."""
+"""Hints by resource. None: no opinion. An empty list: cannot be satisfied."""
 
 
 _NO_OPINION, _NO_SOLUTION = (Hint(None, True),), (Hint(None, False),)
@@ -38,7 +39,7 @@ def bits(mask: int) -> list[int]:
 
 
 def smallest_count(requested: int, total: Sequence[int]) -> int:
-    """Return how many NUMA nodes the request would need on an empty machine; all of them when it never fits."""
+    """Return how many NUMA nodes the request would need on an empty machine; all of them if it never fits."""
     left = requested
     for count, units in enumerate(sorted(total, reverse=True), start=1):
         left -= units
@@ -50,9 +51,9 @@ def smallest_count(requested: int, total: Sequence[int]) -> int:
 def counted_hints(requested: int, free: Sequence[int], total: Sequence[int], needed: int = 0) -> list[Hint]:
     """Return the hints for `requested` units where `free[i]` of `total[i]` are on NUMA node i.
 
-    Every set with enough free units is a hint; it is preferred iff no smaller set could hold the
-    request on an *empty* machine. That is the source of rejections: 6 CPUs on 2x8 want one node, and
-    with 4+4 free only both will do. Sets without the NUMA nodes `needed` are left out: there is what can be used again.
+    Every set with enough free units is a hint; it is preferred iff no smaller set could hold the request on an
+    *empty* machine. That is the source of rejections: 6 CPUs on 2x8 want one node, and with 4+4 free only both
+    will do. Sets without the NUMA nodes `needed`, which have reusable units, are left out.
     """
     smallest = smallest_count(requested, total)
     found = (m for m in masks(len(total)) if m & needed == needed and sum(free[i] for i in bits(m)) >= requested)
@@ -64,8 +65,8 @@ def merge(
 ) -> tuple[Hint, bool]:
     """Return the merged hint and whether the policy admits.
 
-    `policy`: none, best-effort, restricted or single-numa-node. With `distances`, of equally many NUMA nodes
-    those nearest to each other are best (prefer-closest-numa-nodes).
+    `policy`: none, best-effort, restricted or single-numa-node. With `distances`, among sets of equally many
+    NUMA nodes the ones nearest to each other are best (prefer-closest-numa-nodes).
     """
     if policy == "none":
         return Hint(None, False), True

@@ -1,1 +1,1 @@
-"""A node beside its pods: its definition, status, health, images and shutdown."""
+"""The node itself, apart from its pods: its definition, status, health, images and shutdown."""

@@ -1,4 +1,4 @@
-"""What one emulated node consists of: its machine, what it withholds from pods, what goes wrong on it. Pure."""
+"""The definition of one emulated node: its machine, its reservations, its faults. Pure."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from services.api.quantity import amount, format_amount
 from services.api.switches import EMULATED, REGISTER, Switches, Value
 
 RUNTIME_FEATURES = frozenset(("UserNamespacesHostNetwork", "MountOptions"))
-"""What the emulated container runtime can do, of what features depend on."""
+"""Features of the emulated container runtime on which declared features depend."""
 RESERVABLE = ("cpu", "memory", "ephemeral-storage")
 _EVICTED = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
 
 
 class ShutdownPeriod(Definition, frozen=True):
-    """How long pods of this priority or more have when the node shuts down."""
+    """The time that pods of this priority or more have when the node shuts down."""
 
     priority: int
     shutdown_grace_period_seconds: float
@@ -42,28 +42,27 @@ class ShutdownPeriod(Definition, frozen=True):
 class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     """One emulated node.
 
-    `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere (KEP-4603).
-    `usage` is what the node uses itself, over time, in the words of `kubelet/runtime/usage.py`.
-    `shutdown_grace_period`: seconds to end all pods when the node shuts down, the last of them, as many as
-    `shutdown_grace_period_critical_pods`, the critical ones; or `shutdown_grace_period_by_pod_priority`; 0: at once.
-    `start_faults` go wrong here when pods start, in the words of `kubelet/runtime/script.py`.
-    `kube_reserved` and `system_reserved` are quantities that pods may not have.
-    `images` are there from the beginning, with their sizes; others are pulled one after the other, unless
-    `serialize_image_pulls` is false: then all at once, or `max_parallel_image_pulls` of them.
-    Unused images leave when the disk is fuller than `imageGCHighThresholdPercent`, or they are unused for
-    `imageMaximumGCAge` seconds (`kubelet/node/image_gc.py`).
-    `device_socket` opens the socket where device plugins register; so do `device_plugins`, which are emulated ones.
-    Devices in `numa` and `extended` need no plugin.
-    `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods/manifests.py`). `drivers`
-    are emulated DRA drivers, processes of their own that offer devices for claims, and may be written
+    `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere
+    (KEP-4603). `usage` is the node's own use over time, in the syntax of `kubelet/runtime/usage.py`.
+    `shutdown_grace_period`: seconds to end all pods when the node shuts down; its last part,
+    `shutdown_grace_period_critical_pods`, is for the critical ones; or `shutdown_grace_period_by_pod_priority`;
+    0: at once. `start_faults` are faults of pods' starts here, in the syntax of `kubelet/runtime/script.py`.
+    `kube_reserved` and `system_reserved` are quantities that pods may not have. `images` are present from the
+    beginning, with their sizes; others are pulled one after the other, unless `serialize_image_pulls` is false:
+    then all at once, or `max_parallel_image_pulls` of them. Unused images are deleted when the disk is fuller
+    than `imageGCHighThresholdPercent`, or they are unused for `imageMaximumGCAge` seconds
+    (`kubelet/node/image_gc.py`). `device_socket` opens the socket where device plugins register; so do
+    `device_plugins`, which are emulated ones. Devices in `numa` and `extended` need no plugin. `static_pods`
+    are v1 Pods that the node runs without the API server (`kubelet/static_pods/manifests.py`). `drivers` are
+    emulated DRA drivers, processes of their own that offer devices for claims, and may be written
     `gpu.example.com:4` (`kubelet/dra/emulated/definition.py`); `device_socket` lets others register.
-    `allowed_unsafe_sysctls` are names, or beginnings of names with a star, that pods may set beside the safe ones.
-    `attachable_volumes` is how many claims' volumes can be attached, whatever a CSINode says; 0: any number.
-    `app_armor` and `supplemental_groups_policy` may be what the node has not; `feature_gates` are as here said on this
-    node alone. `version` is the release of its kubelet (`1.35`), as whose gates are those that nothing sets; "": as of
-    all others. `declared_features` replaces what that kubelet declares; None: it declares what its release and gates
-    give (`services/api/features/declared_features.py`).
-    `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
+    `allowed_unsafe_sysctls` are names, or prefixes that end with a star, that pods may set beside the safe
+    ones. `attachable_volumes` is how many claims' volumes can be attached, whatever a CSINode says; 0: any
+    number. `app_armor` and `supplemental_groups_policy`: whether the node has these features; `feature_gates`
+    apply to this node alone. `version` is the release of its kubelet (`1.35`), which decides the gates that are
+    not set; "": the common release. `declared_features` replaces the features that the kubelet declares; None:
+    it declares those of its release and gates (`services/api/features/declared_features.py`). `swap_behavior`
+    LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
     """
 
     name: str
@@ -102,7 +101,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
 
     @property
     def resource_capacities(self) -> dict[str, int]:
-        """How much there is of each resource that is watched for evictions."""
+        """The node's capacity of each resource that is watched for evictions."""
         return capacities(self.memory, self.ephemeral_storage)
 
     @classmethod
@@ -123,7 +122,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         return definition
 
     def allocatable(self) -> dict[str, str]:
-        """Return the capacity less what is reserved for the system and hard eviction thresholds that are said."""
+        """Return the capacity less the system's reservations and the configured hard eviction thresholds."""
         found = super().allocatable()
         taken_of = self._said()
         if self._reserves_cpus:
@@ -142,7 +141,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
 
     @property
     def reserved(self) -> int | tuple[int, ...]:
-        """The CPUs the system keeps: which ones, or how many; at least what is reserved of them, in whole CPUs."""
+        """The CPUs that the system keeps: their ids or number, at least the reserved CPUs rounded to whole ones."""
         if self._reserves_cpus:
             return super().reserved
         milli = sum(amount("cpu", each.get("cpu", "0")) for each in (self.kube_reserved, self.system_reserved))
@@ -160,11 +159,11 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         return taken
 
     def present_images(self) -> dict[str, int]:
-        """Return the sizes, in bytes, of the images that are there from the beginning. Raises: ValueError."""
+        """Return the sizes, in bytes, of the images that are present from the beginning. Raises: ValueError."""
         return {name: amount("memory", size) for name, size in self.images.items()}
 
     def shutdown_periods(self) -> tuple[Period, ...]:
-        """Return how long each priority has when the node shuts down; none: no time at all (KEP-2000, KEP-2712)."""
+        """Return the shutdown period of each priority; empty: no time at all (KEP-2000, KEP-2712)."""
         if chosen := self.shutdown_grace_period_by_pod_priority:
             return tuple(sorted(Period(each.priority, each.shutdown_grace_period_seconds) for each in chosen))
         return plain_periods(self.shutdown_grace_period, self.shutdown_grace_period_critical_pods)
@@ -184,11 +183,11 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
 
     @property
     def pullers(self) -> int:
-        """How many images are pulled at once; 0: any number."""
+        """The number of images that are pulled at once; 0: any number."""
         return 1 if self.serialize_image_pulls else self.max_parallel_image_pulls
 
     def check(self) -> None:
-        """Raise ValueError when the definition cannot be a node."""
+        """Raise ValueError when the definition is invalid."""
         self.check_machine()
         check_features(self.feature_gates, self.declared_features or (), self.version)
         self.image_policy.check()
@@ -241,7 +240,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
 
     @property
     def image_policy(self) -> ImagePolicy:
-        """When images leave."""
+        """The policy for deleting images."""
         return ImagePolicy(
             self.image_gc_high_threshold_percent,
             self.image_gc_low_threshold_percent,
@@ -260,7 +259,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         return declared(KubeletConfiguration(gates, policy, RUNTIME_FEATURES), switches.release)
 
     def features(self, switches: KubeletSwitches) -> NodeFeatures:
-        """Return what pods that need more than resources find here. `switches`: the node's."""
+        """Return the node's features that pods may need besides resources. `switches`: the node's."""
         return NodeFeatures(
             self.app_armor,
             self.supplemental_groups_policy,
@@ -281,9 +280,10 @@ _RESIZABLE = frozenset(("cpu", "memory", "ephemeralStorage", "pods", "extended")
 
 
 def resized(node: NodeDefinition, text: str) -> NodeDefinition:
-    """Return the definition of a machine that has other resources now: a JSON object of fields, "" for as defined.
+    """Return the definition with the machine's changed resources: a JSON object of fields, "" for as defined.
 
-    Raises: ValueError: it cannot be read, says something else, or the node hands out single CPUs or its memory.
+    Raises: ValueError if the text cannot be read or has other fields, or if the node allocates single CPUs or
+    its memory.
     """
     if not text.strip():
         return node
@@ -300,7 +300,7 @@ def resized(node: NodeDefinition, text: str) -> NodeDefinition:
 
 
 def node_switches(node: NodeDefinition, switches: Switches) -> Switches:
-    """Return the switches as the kubelet of one node has them: with its own release and gates. Raises: SwitchError."""
+    """Return the switches of one node's kubelet, with its own release and gates. Raises: SwitchError."""
     registered = {each.name for each in REGISTER}
     own: dict[str, Value] = {name: is_on for name, is_on in node.feature_gates.items() if name in registered}
     if node.version:
@@ -309,8 +309,10 @@ def node_switches(node: NodeDefinition, switches: Switches) -> Switches:
 
 
 def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
-    """Return the definition with what the switches say instead; an empty switch says nothing. Raises: ValueError
-    naming the node when that cannot be, or when a CPU option's feature gate is off."""
+    """Return the definition with the fields that switches override; an empty switch overrides nothing.
+
+    Raises: ValueError naming the node when the result is invalid, or when a CPU option's feature gate is off.
+    """
     policies, options = asdict(switches.of(PolicySwitches)), asdict(switches.of(OptionSwitches))
     said: dict[str, Any] = {field: text for field, text in policies.items() if text}
     said |= {field: parse_options(text) for field, text in options.items() if text}
@@ -330,6 +332,6 @@ def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
 
 
 def parse_options(text: str) -> dict[str, str]:
-    """Return `A+B:VALUE` as {A: true, B: VALUE}; `none` is no option at all."""
+    """Return `A+B:VALUE` as {A: true, B: VALUE}; `none` is the empty dict."""
     parts = [part.partition(":") for part in text.split("+")] if text != "none" else []
     return {name: value or "true" for name, _, value in parts}

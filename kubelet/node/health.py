@@ -1,14 +1,17 @@
-"""What is wrong with a node itself: its container runtime, its network, its view of containers. Pure.
+"""The faults of a node itself: its container runtime, its network, its view of containers. Pure.
 
 Clauses, beside those of starts (`kubelet/runtime/script.py`) and separated from them by `;`:
 
-    runtime down [for D]     the node is not Ready; pods that are new wait, and no sandbox and no container is made
-    network down [for D]     the node is not Ready; pods that do not share its network wait for a sandbox
-    pleg stuck [for D]       the runtime is asked in vain what containers do: after 3 min (10 min where it reports
-                             itself, see `kubelet/runtime/pleg.py`) the node is not Ready, and new pods wait
-    events broken [N times]  the runtime's stream of events fails: five times in all, and the runtime is asked instead
+    runtime down [for D]     the node is not Ready; new pods wait, and no sandbox and no container is made
+    network down [for D]     the node is not Ready; pods without host network wait for a sandbox
+    pleg stuck [for D]       the runtime does not answer what containers do: after 3 min (10 min where it
+                             reports itself, see `kubelet/runtime/pleg.py`) the node is not Ready, and new
+                             pods wait
+    events broken [N times]  the runtime's stream of events fails: five times in all, and the runtime is asked
+                             instead
 
-What runs goes on. Source: kubelet 2.1; upstream `pkg/kubelet/runtime.go`, `pkg/kubelet/nodestatus/setters.go`.
+Running containers go on. Source: kubelet 2.1; upstream `pkg/kubelet/runtime.go`,
+`pkg/kubelet/nodestatus/setters.go`.
 """
 
 import math
@@ -25,28 +28,28 @@ _WORDS: Final = {RUNTIME: "down", NETWORK: "down", PLEG: "stuck"}
 
 
 class Ailment(msgspec.Struct, frozen=True):
-    """One part of the node that does not work, from when it was configured, for so many seconds."""
+    """One broken part of the node, from when it was configured, for so many seconds."""
 
     part: str
     for_s: float = math.inf
 
 
 class NodeFaults(msgspec.Struct, frozen=True):
-    """Everything that is wrong with a node."""
+    """All faults of a node."""
 
     starts: tuple[StartFault, ...] = ()
     ailments: tuple[Ailment, ...] = ()
     stream_failures: int = 0
-    """How often the runtime's stream of events fails."""
+    """The number of failures of the runtime's stream of events."""
 
     @property
     def relists_stuck_s(self) -> float:
-        """For how long no relist ends; 0: they do."""
+        """Seconds during which no relist ends; 0: relists end."""
         return max((each.for_s for each in self.ailments if each.part == PLEG), default=0.0)
 
     @property
     def all_starts(self) -> tuple[StartFault, ...]:
-        """What goes wrong when pods start, because of parts that do not work too."""
+        """The faults of pod starts, including those from broken parts of the node."""
         found = list(self.starts)
         for ailment in self.ailments:
             if ailment.part == RUNTIME:
@@ -57,7 +60,7 @@ class NodeFaults(msgspec.Struct, frozen=True):
 
 
 def parse_node_faults(text: str) -> NodeFaults:
-    """Return what clauses separated by `;` say. Raises: ValueError naming the clause."""
+    """Return the faults that clauses separated by `;` describe. Raises: ValueError naming the clause."""
     starts: list[StartFault] = []
     ailments: list[Ailment] = []
     failures = 0
@@ -79,13 +82,16 @@ def parse_node_faults(text: str) -> NodeFaults:
 
 
 def pleg_stuck(threshold_s: float) -> str:
-    """Return what is said of a node that has asked its runtime in vain for so long."""
+    """Return the message of a node whose relists have been stuck for the threshold."""
     limit = f"{int(threshold_s) // 60}m0s"
     return f"PLEG is not healthy: pleg was last seen active {limit} ago; threshold is {limit}"
 
 
 class NodeHealth:
-    """Ailments since `since_s`, and what follows at which time. `threshold_s`: how long relists may be stuck."""
+    """The node's broken parts since `since_s`, with their effects over time.
+
+    `threshold_s`: how long relists may be stuck.
+    """
 
     def __init__(
         self, ailments: tuple[Ailment, ...] = (), since_s: float = 0.0, threshold_s: float = THRESHOLDS_S[GENERIC]
@@ -104,16 +110,16 @@ class NodeHealth:
         return [part for part, begin_s, end_s in self._spans if begin_s <= now + 1e-6 < end_s]
 
     def reasons(self, now: float) -> tuple[str, ...]:
-        """Return why the node is not Ready, in Kubernetes' order; none: it is."""
+        """Return why the node is not Ready, in Kubernetes' order; empty: it is Ready."""
         parts = self._now(now)
         texts = ((RUNTIME, RUNTIME_DOWN), (PLEG, self._pleg_stuck), (NETWORK, NETWORK_DOWN))
         return tuple(text for part, text in texts if part in parts)
 
     def holds_back(self, now: float) -> bool:
-        """Whether the kubelet takes no new pods now: it would not know what becomes of them."""
+        """Whether the kubelet admits no new pods now, because it would not learn what becomes of them."""
         return any(part in (RUNTIME, PLEG) for part in self._now(now))
 
     def next_s(self, now: float) -> float | None:
-        """Return when any of this changes by itself, None: never."""
+        """Return when the health changes next by itself; None: never."""
         edges = [at_s for _, begin_s, end_s in self._spans for at_s in (begin_s, end_s)]
         return min((at_s for at_s in edges if now + 1e-6 < at_s < math.inf), default=None)

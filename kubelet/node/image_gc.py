@@ -1,10 +1,10 @@
-"""Which images leave a node when its disk fills up, or when they are unused for long. Pure.
+"""Image garbage collection: images deleted when the disk fills up or when they are unused for long. Pure.
 
-Every five minutes the node looks which images it has and which are in use: by containers that run, or have run and
-whose pods are still there (the last dead one of each container is kept). From `high_percent` of its disk on, it deletes
-unused images, longest unused first, until `low_percent` is used; never one it has not seen for `min_age_s`.
-Source: kubelet 1; upstream `pkg/kubelet/images/image_gc_manager.go`, `pkg/kubelet/kubelet.go` (periods,
-events).
+Every five minutes the node checks which images it has and which are in use: by containers that run, or have
+run and whose pods are still there (the last dead one of each container is kept). From `high_percent` of its
+disk on, it deletes unused images, longest unused first, until `low_percent` is used; never an image that it
+has not seen for `min_age_s`. Source: kubelet 1; upstream `pkg/kubelet/images/image_gc_manager.go`,
+`pkg/kubelet/kubelet.go` (periods, events).
 """
 
 import math
@@ -18,7 +18,7 @@ SPACE, AGE = "space", "age"
 
 
 class ImagePolicy(msgspec.Struct, frozen=True):
-    """Shares of the disk in percent, ages in seconds; `max_age_s` 0: no image is too old."""
+    """The policy for deleting images. Shares of the disk in percent, ages in seconds; `max_age_s` 0: no limit."""
 
     high_percent: int = 85
     low_percent: int = 80
@@ -26,7 +26,7 @@ class ImagePolicy(msgspec.Struct, frozen=True):
     max_age_s: float = 0.0
 
     def check(self) -> None:
-        """Raise ValueError when no kubelet would begin with it."""
+        """Raise ValueError when a kubelet would not start with this policy."""
         high, low = self.high_percent, self.low_percent
         if not 0 <= low < high <= 100:
             raise ValueError(
@@ -41,14 +41,17 @@ class ImagePolicy(msgspec.Struct, frozen=True):
 
 
 class ImageUse(msgspec.Struct):
-    """When an image was first and last seen by a look, and last in use then; minus infinity: before the first look."""
+    """The times of one image: when a look first saw it, and when a look last saw it in use.
+
+    Minus infinity: before the first look.
+    """
 
     first_seen_s: float
     last_used_s: float = -math.inf
 
 
 class Collected(msgspec.Struct, frozen=True):
-    """Which images leave, each with why, and what went wrong ("" nothing)."""
+    """The images to delete, each with the reason, and the error ("" for none)."""
 
     images: tuple[tuple[str, str], ...] = ()
     error: str = ""
@@ -65,7 +68,7 @@ class ImageCollector:
         self._has_failed = False
 
     def look(self, now: float, images: Mapping[str, int], in_use: Collection[str]) -> None:
-        """See what is there and what is used."""
+        """Take the present images and those in use."""
         first_s = -math.inf if self._began_s is None else now
         self._began_s = now if self._began_s is None else self._began_s
         self._known = {name: self._known.get(name) or ImageUse(first_s) for name in images}
@@ -74,7 +77,10 @@ class ImageCollector:
                 self._known[name].last_used_s = now
 
     def collect(self, now: float, images: Mapping[str, int], in_use: Collection[str], other_use: int) -> Collected:
-        """Look, and return what must go. `images`: sizes in bytes; `other_use`: what else is on that disk, in bytes."""
+        """Look, and return the images to delete.
+
+        `images`: sizes in bytes; `other_use`: bytes on that disk besides images.
+        """
         self.look(now, images, in_use)
         assert self._began_s is not None
         gone: list[tuple[str, str]] = []
@@ -100,7 +106,7 @@ class ImageCollector:
         return Collected(tuple(gone), error, had_failed and bool(error))
 
     def delete_unused(self, now: float, images: Mapping[str, int], in_use: Collection[str]) -> Collected:
-        """Return every image that may go: the node is short of disk."""
+        """Return every unused image for deletion, because the node is short of disk."""
         self.look(now, images, in_use)
         found, _ = self._unused(now, images, in_use, math.inf)
         gone = [(name, SPACE) for name in found]

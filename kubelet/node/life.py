@@ -1,4 +1,4 @@
-"""One node's own life, beside that of its pods: what is wrong with it, its images, its shutdown. A pure machine.
+"""The life of a node itself, apart from its pods: its faults, its images, its shutdown. A pure machine.
 
 Source: kubelet 2.1, 6, 8; KEP-2000.
 """
@@ -24,13 +24,13 @@ from kubelet.view import WorkerKey
 from services.api.quantity import amount
 
 POWER_OFF_S: Final = 1.0
-"""From the end of a shutdown in good order to the power: final statuses are written meanwhile."""
+"""Seconds between the end of a graceful shutdown and the power-off: final statuses are written meanwhile."""
 TIMERS: Final = ("shutdown", "power-off", "health", "images", "image-gc")
-"""What `due` is called for."""
+"""The timers for which `due` is called."""
 
 
 class NodeLife:
-    """Invariant: `_reasons` is why the Node's status was last written as not Ready."""
+    """The life of one node. Invariant: `_reasons` is why the Node's status was last written as not Ready."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class NodeLife:
         self._began_s = 0.0
 
     def begin(self, now: float) -> None:
-        """The kubelet knows its pods: from now on what is defined to be wrong is wrong."""
+        """Begin the node's configured faults and its image collection, now that the kubelet knows its pods."""
         self._began_s = now
         self._collector.look(now, self._images.present, self._table.images_in_use())
         if self._images.present:
@@ -72,7 +72,7 @@ class NodeLife:
             self.faults_changed(parse_node_faults(self._definition.start_faults), now)
 
     def due(self, what: str, now: float) -> None:
-        """A timer of `TIMERS` fired."""
+        """Handle a timer of `TIMERS`."""
         match what:
             case "shutdown" if self._shutdown is not None:
                 self._further(self._shutdown, now)
@@ -142,7 +142,7 @@ class NodeLife:
         self._collect_later(now)
 
     def reclaim_images(self, now: float) -> None:
-        """The disk of images is short: delete every unused image, before any pod is evicted."""
+        """Delete every unused image because their disk is short, before any pod is evicted."""
         self._delete_images(self._collector.delete_unused(now, self._images.present, self._table.images_in_use()), now)
 
     def _delete_images(self, found: Collected, now: float) -> None:
@@ -151,7 +151,7 @@ class NodeLife:
             self._out.counts.add("kubelet_image_garbage_collected_total", why)
 
     def shut_down(self, now: float) -> None:
-        """End everything in good order, as far as the node is configured to; then the machine may be switched off."""
+        """End all pods gracefully, as far as the node is configured to; then request the power-off."""
         if self._shutdown is not None:
             return
         periods = self._definition.shutdown_periods()
@@ -163,7 +163,7 @@ class NodeLife:
         self._further(self._shutdown, now)
 
     def pod_ended(self, now: float) -> None:
-        """A pod is over: that may have been the last of its group."""
+        """Go on with the shutdown, because the pod that ended may have been the last of its group."""
         if self._shutdown is not None:
             self._set_timer("shutdown", now)
 

@@ -1,8 +1,8 @@
-"""A node that shuts down in good order: who is ended when, and how long each may take. A pure machine.
+"""Graceful node shutdown: the order in which pods are ended, and the time each may take. A pure machine.
 
-Pods are ended group by group, the lowest priority first; a group that is over early does not pass its time on, and one
-that is not over in its time is left behind. Nothing new comes in meanwhile. Source: kubelet 6; KEP-2000, KEP-2712;
-upstream `pkg/kubelet/nodeshutdown` (groups, reasons, messages).
+Pods are ended group by group, the lowest priority first. A group that is over early does not pass its time
+on, and a group that is not over in its time is left behind. No new pods are admitted meanwhile. Source:
+kubelet 6; KEP-2000, KEP-2712; upstream `pkg/kubelet/nodeshutdown` (groups, reasons, messages).
 """
 
 from bisect import bisect_right
@@ -20,31 +20,37 @@ DETECTED: Final = "Shutdown manager detected shutdown event"
 
 
 class Period(NamedTuple):
-    """Pods of this priority or more, up to the next period's, are ended within so many seconds."""
+    """The seconds within which pods of this priority or more, up to the next period's, are ended."""
 
     priority: int
     seconds: float
 
 
 def plain_periods(total_s: float, critical_s: float) -> tuple[Period, ...]:
-    """Return the two groups of `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`; none: not in good order."""
+    """Return the two groups of `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`.
+
+    Empty: the shutdown is not graceful.
+    """
     return (Period(0, total_s - critical_s), Period(CRITICAL_PRIORITY, critical_s)) if total_s > 0 else ()
 
 
 def group_of(priority: int, periods: Sequence[Period]) -> int:
-    """Return the place of the period for a priority; lower ones than the lowest belong to the lowest."""
+    """Return the index of the period for a priority; priorities below the lowest period belong to it."""
     return max(0, bisect_right([period.priority for period in periods], priority) - 1)
 
 
 class Step(NamedTuple):
-    """End these pods now, each within so many seconds; look again at `next_s`, None: all groups had their turn."""
+    """The pods to end now, each within so many seconds; the next look is at `next_s`.
+
+    None: all groups had their turn.
+    """
 
     ending: tuple[tuple[WorkerKey, float], ...]
     next_s: float | None
 
 
 class Shutdown:
-    """Invariant: a group begins once the one before it is over, or has had its time."""
+    """A shutdown under way. Invariant: a group begins once the one before it is over, or has had its time."""
 
     def __init__(self, periods: Iterable[Period], pods: Iterable[tuple[WorkerKey, KubeletPod]]) -> None:
         self._periods = tuple(sorted(periods))
@@ -57,7 +63,7 @@ class Shutdown:
         self._until_s = float("-inf")
 
     def step(self, now: float, is_over: Callable[[WorkerKey], bool]) -> Step:
-        """Go on as far as time allows."""
+        """Return the next step that is due."""
         current = self._groups[self._next - 1] if self._next else []
         if now < self._until_s - 1e-6 and not all(is_over(key) for key, _ in current):
             return Step((), self._until_s)

@@ -1,4 +1,4 @@
-"""What a kubelet says about its node: the Node document, its status and its Lease. Pure.
+"""A kubelet's reports about its node: the Node document, its status and its Lease. Pure.
 
 Source: kubelet 2.1, 2.2; kubelet-unbinding 4.5 (kubeletSession).
 """
@@ -15,9 +15,9 @@ from services.api.times import format_micro_time, format_time
 
 LEASE_NAMESPACE = "kube-node-lease"
 STATUS_PERIOD_S = 10.0
-"""What has changed of a node is written together once in this time (kubelet 1)."""
+"""Seconds within which changes of a node's status are written together once (kubelet 1)."""
 REPORT_PERIOD_S = 300.0
-"""An unchanged status is written this often (kubelet 1)."""
+"""Seconds between two writes of an unchanged status (kubelet 1)."""
 
 
 _PRESSURES = {
@@ -87,7 +87,7 @@ def node_document(definition: NodeDefinition, *, is_controlled: bool = False, po
 
 
 def annotation_change(stored: Document, *, is_controlled: bool) -> Document | None:
-    """Return what has to change in the annotations of a Node that is there already, None for nothing."""
+    """Return the change to the annotations of an existing Node; None if no change is needed."""
     held = stored["metadata"].get("annotations") or {}
     if is_controlled:
         return None if CONTROLLED.items() <= held.items() else CONTROLLED
@@ -150,12 +150,14 @@ class NodeReport:
         }
 
     def seen(self, kind: str, status: str, since: str) -> None:
-        """Take over what the API shows of a condition, so that an equal one keeps its transition time; `since`: ""
-        where the API shows none."""
+        """Take over a condition from the API, so that an equal one keeps its transition time.
+
+        `since`: "" if the API shows none.
+        """
         self._since[kind] = (status, since)
 
     def resources_seen(self, shown: NodeStatus) -> bool:
-        """Take over which extended resources the Node's capacity has that are neither the machine's nor a plugin's.
+        """Take over the Node's extended resources in capacity that belong neither to the machine nor to a plugin.
 
         Returns whether allocatable has to change for it. Source: upstream `pkg/kubelet/nodestatus/setters.go`
         (MachineInfo), the task "Advertise Extended Resources for a Node".
@@ -167,7 +169,7 @@ class NodeReport:
         return bool(self._withdrawn) or not others.items() <= shown.allocatable.items()
 
     def cordoned(self, is_cordoned: bool) -> None:
-        """Take over whether the Node is unschedulable; a kubelet that starts takes it to be schedulable, as upstream's.
+        """Take over whether the Node is unschedulable; a kubelet that starts assumes schedulable, as upstream's.
 
         Source: upstream `pkg/kubelet/kubelet_node_status.go` (`recordNodeSchedulableEvent`).
         """

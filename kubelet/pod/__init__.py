@@ -1,1 +1,1 @@
-"""The machine of one pod on one node: its containers, and the parts that move them."""
+"""The machine of one pod on one node: its containers, and the parts that drive them."""

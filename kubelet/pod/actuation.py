@@ -1,14 +1,15 @@
-"""From what was allocated to what runs: the calls to the runtime that a resize takes, and their order. Pure.
+"""The runtime calls of a resize, from the running size to the allocated one, and their order. Pure.
 
-Resource by resource, memory first. Of each, the pod's own limit is raised, then containers are made smaller,
-then the pod's limit is lowered, then containers are made bigger; so the sum never stands above what was
-allocated. The first call that fails ends the attempt; the next sync of the pod begins another one.
-Source: kep-1287-in-place-resize 7 and 13; upstream `doPodResizeAction`. Requests (shares) go with the limits.
+Resource by resource, memory first. For each resource, the pod's own limit is raised, then containers are
+made smaller, then the pod's limit is lowered, then containers are made bigger; so the sum never exceeds
+what was allocated. The first call that fails ends the attempt; the next sync of the pod begins another one.
+Source: kep-1287-in-place-resize 7 and 13; upstream `doPodResizeAction`. Requests (shares) go with the
+limits.
 
-What the emulated runtime says when asked comes from annotations of the pod, which may change while it runs:
+The emulated runtime's answers come from annotations of the pod, which may change while it runs:
 
-    keplab.dev/memory[.CONTAINER]: 400Mi    memory in use (of every container, or of one; default none), unless the
-                                            curves of `usage` say it
+    keplab.dev/memory[.CONTAINER]: 400Mi    memory in use (of every container, or of one; default none), unless
+                                            the curves of `usage` say it
     keplab.dev/resize-fails: 1              so many calls fail before one succeeds
 """
 
@@ -31,7 +32,7 @@ FAILS_ANNOTATION = "keplab.dev/resize-fails"
 
 
 class Call(msgspec.Struct, frozen=True):
-    """Set one resource of one container, or of the pod (`POD`), to what is allocated."""
+    """A runtime call that sets one resource of one container, or of the pod (`POD`), to the allocated value."""
 
     resource: str
     container: str
@@ -55,7 +56,7 @@ def plan(actual: PodResources, allocated: PodResources, running: Iterable[str]) 
 
 
 def applied(actual: PodResources, allocated: PodResources, call: Call) -> PodResources:
-    """Return what runs after the call."""
+    """Return the size that runs after the call."""
     if call.container == POD:
         assert allocated.level is not None
         return msgspec.structs.replace(actual, level=_with(actual.level, allocated.level, call.resource))
@@ -64,7 +65,7 @@ def applied(actual: PodResources, allocated: PodResources, call: Call) -> PodRes
 
 
 def restarted(actual: PodResources, allocated: PodResources, container: str) -> PodResources:
-    """Return what runs after a container was started anew."""
+    """Return the size that runs after a container was started anew."""
     return msgspec.structs.replace(actual, containers={**actual.containers, container: allocated.of(container)})
 
 
@@ -99,8 +100,10 @@ def _is_smaller(old: ResourceRequirements | None, new: ResourceRequirements | No
 
 
 def must_restart(container: Container, actual: PodResources, allocated: PodResources) -> bool:
-    """Whether a resource that changes asks for a restart. A container without a limit of its own feels a change of
-    its pod's (KEP-5419)."""
+    """Whether the change of a resource requires a restart of the container.
+
+    A change of the pod's limit counts for a container without a limit of its own (KEP-5419).
+    """
     name = container.name
     for policy in container.resize_policy:
         resource = policy.resource_name
@@ -114,7 +117,7 @@ def must_restart(container: Container, actual: PodResources, allocated: PodResou
 
 
 def memory_in_use(pod: KubeletPod, container: str, age_s: float) -> int:
-    """Return the bytes a container that runs for so long uses: by its curves, or else by the annotation."""
+    """Return the bytes that a container of this age uses: by its curves, or else by the annotation."""
     return usage.used(pod, container, age_s).get("memory", memory_used(pod.metadata.annotations, container))
 
 
@@ -125,8 +128,10 @@ def failing_calls(pod: KubeletPod) -> int:
 
 
 def memory_error(actual: PodResources, allocated: PodResources, used: Mapping[str, int]) -> str:
-    """Return why memory limits cannot be lowered now, "" when they can be: more is in use, as `used` has it in bytes by
-    containers that run and are not to be restarted."""
+    """Return why memory limits cannot be lowered now; "" when they can be.
+
+    More is in use than the new limit. `used`: bytes in use by running containers that are not to be restarted.
+    """
     problems: list[str] = []
     old, new = _pod_limit(actual), _pod_limit(allocated)
     if new is not None and (old is None or new < old) and sum(used.values()) > new:
@@ -157,7 +162,7 @@ def _pod_limit(resources: PodResources) -> int | None:
 
 
 def size_text(pod: KubeletPod, resources: PodResources, generation: int, error: str = "") -> str:
-    """Return the size as the events of a resize carry it: JSON."""
+    """Return the size as JSON, as the events of a resize carry it."""
 
     def listed(containers: tuple[Container, ...]) -> list[Document]:
         return [
@@ -177,12 +182,12 @@ def size_text(pod: KubeletPod, resources: PodResources, generation: int, error: 
 
 
 def requirements(resources: ResourceRequirements) -> Document:
-    """Return the document of requests and limits; what is empty is left out."""
+    """Return the document of requests and limits, without empty parts."""
     return {name: part for name, part in (("limits", resources.limits), ("requests", resources.requests)) if part}
 
 
 def level_of(resources: PodResources) -> ResourceRequirements:
-    """Return the pod's own resources; a request it does not make itself is the sum of its containers' (KEP-5419)."""
+    """Return the pod's own resources; a missing request is the sum of its containers' requests (KEP-5419)."""
     level = resources.level or ResourceRequirements()
     requests = dict(level.requests)
     for name in ORDER:

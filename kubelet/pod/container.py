@@ -1,7 +1,7 @@
-"""One container of a pod: where it is on its way, when something happens next, and how it ends. Pure.
+"""One container of a pod: its state, its next change, and its end. Pure.
 
-A container here only takes time: its script says when it exits, when it is ready and what a SIGTERM does, and
-requests to stop it and the memory it uses do the rest. What moves it from state to state is the pod's affair (`pod`).
+A container here only takes time: its script says when it exits, when it is ready and what a SIGTERM does,
+and requests to stop it and the memory it uses do the rest. The pod (`pod`) moves it from state to state.
 """
 
 import math
@@ -26,7 +26,10 @@ _HAVE_RUN = (_C.RUNNING, _C.BACKOFF, _C.EXITED)
 
 
 class Ended(msgspec.Struct, frozen=True, rename="camel"):
-    """How a container ended, as its status says it; times are text (RFC 3339): a restarted kubelet has only that."""
+    """The end of a container run as its status shows it.
+
+    Times are text (RFC 3339), because a restarted kubelet has only that.
+    """
 
     exit_code: int
     reason: str
@@ -36,7 +39,7 @@ class Ended(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(slots=True)
 class Pull:
-    """How far a container's image has come: when the first try was, when one last failed, and how long to wait then."""
+    """The progress of a container's image pull: its first try, its last failure, and the back-off after that."""
 
     first_s: float | None = None
     failed_s: float = 0.0
@@ -48,7 +51,7 @@ class Pull:
 
 
 _PRESENT = Pull()
-"""Of all containers whose image is on the node; it is never changed."""
+"""The pull of all containers whose image is on the node; it is never changed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +59,7 @@ class Container:
     """One container of one pod over all its restarts.
 
     `state` is changed by `become` only, along `CONTAINER_TRANSITIONS`; each state says there what it waits for.
-    `due_s` is when the next thing happens by itself; None: nothing will.
+    `due_s` is the time of the next change that happens by itself; None: there is none.
     """
 
     name: str
@@ -65,7 +68,7 @@ class Container:
     script: Script
     probes: ContainerProbes | None = None
     own_policy: str = ""
-    """Its own restart policy; "": that of its pod."""
+    """The container's own restart policy; "": that of its pod."""
     rules: tuple[RestartRule, ...] = ()
     pleg: Pleg = AT_ONCE
     state: ContainerState = _C.WAITING
@@ -73,36 +76,39 @@ class Container:
     restarts: int = 0
     created_total: int = 0
     backoff_s: float | None = None
-    """The back-off before its last restart: 0 of the first, which waits for nothing; None: it never crashed."""
+    """The back-off before its last restart; 0 for the first, which does not wait; None: it never crashed."""
     backoff_until_s: float | None = None
-    """When its back-off ends, as long as it waits for a sync before that."""
+    """The end of its back-off, while it waits for a sync before that."""
     started_s: float = 0.0
     finished_s: float = 0.0
     former_end_s: float | None = None
-    """When the run before the present one ended."""
+    """The end of the run before the present one."""
     exit_code: int = 0
     is_ready: bool = False
     ended: Ended | None = None
-    """How the present run ended; None while it goes on, and before the first."""
+    """The end of the present run; None while it goes on, and before the first."""
     last: Ended | None = None
-    """How the run before the present one ended."""
+    """The end of the run before the present one, as its status shows it."""
     record_seq: int = 0
     pull: Pull = field(init=False)
     faults: StartFaults | None = field(init=False)
     oom_at_s: float | None = None
-    """When it will use more memory than it may."""
+    """The time at which it will exceed its memory limit."""
     stop_at_s: float | None = None
     stop_code: int = 0
     unhealthy: str = ""
-    """The probe that this run is being ended for."""
+    """The probe because of which this run is being ended."""
     waiting_reason: str = ""
     waiting_message: str = ""
     seen_s: float | None = None
-    """When the node notices that it runs, as long as that is to come; infinity: after its postStart hook."""
+    """The time at which the node will notice that it runs; None: it has been noticed.
+
+    Infinity: after its postStart hook.
+    """
     hook_at_s: float | None = None
-    """When a hook ends: its postStart hook, or a preStop hook that fails."""
+    """The time at which a hook ends: its postStart hook, or a preStop hook that fails."""
     hook_error: str = ""
-    """What its postStart hook failed with."""
+    """The error of its postStart hook."""
 
     def __post_init__(self) -> None:
         self.pull = _PRESENT if not self.script.must_pull else Pull()
@@ -110,24 +116,24 @@ class Container:
         self.faults = StartFaults(own) if own else None
 
     def become(self, state: ContainerState, due_s: float | None = None) -> None:
-        """Change the state, until something is due. Raises: IllegalTransition."""
+        """Change the state and set the time of the next change. Raises: IllegalTransition."""
         if state not in CONTAINER_TRANSITIONS[self.state]:
             raise IllegalTransition(f"container {self.name}: {self.state.name} -> {state.name}")
         self.state, self.due_s = state, due_s
 
     def look_for_image(self, due_s: float) -> None:
-        """Begin a start: the image is looked for at `due_s`."""
+        """Begin a start; the image is looked up at `due_s`."""
         self.become(_C.IMAGE, due_s)
         if self.ended is None:
             self.waiting_reason = ""
 
     def wait_for_sync(self, due_s: float, reason: str, message: str) -> None:
-        """Try again when the pod is synced next, and say why meanwhile."""
+        """Wait for the next sync of the pod, and set the waiting reason for the status."""
         self.waiting_reason, self.waiting_message = reason, message
         self.become(_C.STUCK, due_s)
 
     def created(self, t: float) -> None:
-        """The runtime has it; it counts as started once its record is durable."""
+        """Count the container as created by the runtime; it counts as started once its record is durable."""
         self.become(_C.RECORDING)
         self.created_total += 1
         self.started_s = t
@@ -137,7 +143,7 @@ class Container:
             self.restarts += 1
 
     def run(self, started_s: float) -> None:
-        """Be running since `started_s`."""
+        """Become running since `started_s`."""
         self.become(_C.RUNNING)
         self.started_s, self.oom_at_s = started_s, None
         self.waiting_reason = self.waiting_message = self.unhealthy = ""
@@ -147,7 +153,7 @@ class Container:
         self.turn(started_s)
 
     def end(self, at_s: float, code: int, reason: str, text: Callable[[float], str]) -> None:
-        """Be ended."""
+        """Become exited."""
         self.become(_C.EXITED)
         self.is_ready = False
         self.former_end_s = self.finished_s if self.created_total > 1 else None
@@ -156,19 +162,19 @@ class Container:
         self.ended = Ended(code, reason or ("Completed" if code == 0 else "Error"), text(self.started_s), text(at_s))
 
     def give_up(self) -> None:
-        """The pod is being ended: start no more. One that never ran keeps the reason why, for the status."""
+        """Start no more, because the pod is being ended. A container that never ran keeps its reason for the status."""
         self.due_s = None
         if self.ended is not None and (self.is_starting or self.state in (_C.WAITING, _C.BACKOFF)):
             self.become(_C.EXITED)
 
     def turn_back(self) -> None:
-        """All that was to run has run: be what it was before the start that was under way."""
+        """Return to the state before the pending start, because all other containers have run."""
         if self.state == _C.BACKOFF or self.is_starting:
             self.become(_C.WAITING if self.ended is None else _C.EXITED)
 
     @property
     def is_starting(self) -> bool:
-        """Whether a start is under way that nothing durable says of yet."""
+        """Whether a start is under way that is not durable yet."""
         return self.state in _STARTING
 
     @property
@@ -178,27 +184,27 @@ class Container:
 
     @property
     def must_pull(self) -> bool:
-        """Whether its image has to be fetched: its script says so, or it was deleted from the node."""
+        """Whether its image has to be pulled: its script says so, or it was deleted from the node."""
         return self.pull is not _PRESENT
 
     @property
     def may_start(self) -> bool:
-        """Whether it has yet to start, or will once more."""
+        """Whether it has still to start, or to restart."""
         return self.state not in (_C.RUNNING, _C.EXITED)
 
     @property
     def is_started(self) -> bool:
-        """Whether its process exists and has come up, as its startup probe sees it."""
+        """Whether its process exists and its startup probe has succeeded."""
         return self.is_seen and (self.probes is None or self.probes.is_started)
 
     @property
     def is_seen(self) -> bool:
-        """Whether its process exists and the node has noticed."""
+        """Whether its process exists and the node has noticed it."""
         return self.state == _C.RUNNING and self.seen_s is None
 
     @property
     def is_hidden(self) -> bool:
-        """Whether its process exists and the node has not noticed yet."""
+        """Whether its process exists and the node has not noticed it yet."""
         return self.state == _C.RUNNING and self.seen_s is not None
 
     @property
@@ -218,15 +224,15 @@ class Container:
 
     @property
     def field_path(self) -> str:
-        """Where it stands in its pod, as Events name it: `spec.containers{app}` (upstream `fieldPath`)."""
+        """Its place in the pod, as Events name it: `spec.containers{app}` (upstream `fieldPath`)."""
         return f"spec.{_FIELDS[self.kind]}{{{self.name}}}"
 
     def policy(self, pod_policy: str) -> str:
-        """Return its restart policy: its own, else its pod's (KEP-5307)."""
+        """Return its restart policy: its own, or else its pod's (KEP-5307)."""
         return "Always" if self.kind == SIDECAR else self.own_policy or pod_policy
 
     def must_restart(self, pod_policy: str, code: int) -> bool:
-        """Whether it runs again once it ended with this exit code; what a probe ended did not end well."""
+        """Whether it restarts after this exit code; a run that a probe ended counts as failed."""
         if self.kind in (SIDECAR, EPHEMERAL):
             return self.kind == SIDECAR
         policy = self.policy(pod_policy)
@@ -239,21 +245,21 @@ class Container:
         return policy == "Always" or (policy == "OnFailure" and code != 0)
 
     def conceal(self, until_s: float, hook_at_s: float | None = None) -> None:
-        """Run, but be noticed only then; no probe runs before."""
+        """Delay the time at which the node notices the container; no probe runs before."""
         self.seen_s, self.hook_at_s = until_s, hook_at_s
         if self.probes is not None:
             self.probes.wait()
         self.turn(self.started_s)
 
     def reveal(self, now: float) -> None:
-        """Be noticed."""
+        """Let the node notice the container."""
         self.seen_s = None
         if self.probes is not None:
             self.probes.run(self.started_s, now)
         self.turn(now)
 
     def exit_at(self) -> tuple[float, int, str] | None:
-        """Return when, with which code and why its process ends, as far as is known now."""
+        """Return when, with which code and why its process ends, as far as is known now; None: it runs on."""
         natural = self.script.exit_after_s
         own = None if natural is None else self.started_s + natural
         oom = self.oom_at_s
@@ -266,7 +272,7 @@ class Container:
         return own, self.script.exit_code, self.script.reason
 
     def ended_by(self, now: float) -> tuple[float, int, str] | None:
-        """Return `exit_at` once that is over and the node knows."""
+        """Return `exit_at` if that time is past and the node has noticed the end."""
         end = self.exit_at()
         return None if end is None or self._noticed_s(end[0], now) > now else end
 
@@ -288,23 +294,23 @@ class Container:
         self.due_s = None if due == math.inf else due
 
     def turn(self, now: float) -> None:
-        """Recompute readiness at `now` and look for the next change. A readiness probe knows it, else the script."""
+        """Recompute readiness at `now` and the next change. A readiness probe decides, or else the script."""
         said = None if self.probes is None else self.probes.is_ready
         is_ready = self.script.is_ready(now - self.started_s) if said is None else said
         self.is_ready = self.kind in (MAIN, SIDECAR) and self.is_started and is_ready
         self._set_due(now)
 
     def process_ended(self, now: float, code: int) -> None:
-        """Its process has ended by itself: one that a client was attached to."""
+        """Take the end of its process, to which a client was attached."""
         if self.stop_at_s is None or now < self.stop_at_s:
             self.stop_at_s, self.stop_code = now, code
         self._set_due(now)
 
     def stop(self, now: float, kill_at_s: float, prestop_limit_s: float, stop_s: float) -> None:
-        """Ask the process to end: preStop hook, SIGTERM, and SIGKILL at `kill_at_s`.
+        """Stop the process: preStop hook, SIGTERM, and SIGKILL at `kill_at_s`.
 
-        `stop_s`: how long the exit takes where the script does not say. A hook that used up the whole
-        grace period, or all but two seconds of it, leaves two (kubelet 3.4; upstream `minimumGracePeriodInSeconds`).
+        `stop_s`: seconds until the exit if the script does not say. A hook that used up the whole grace period, or
+        all but two seconds of it, leaves two (kubelet 3.4; upstream `minimumGracePeriodInSeconds`).
         """
         script = self.script
         hook_s = min(script.prestop_s, prestop_limit_s)

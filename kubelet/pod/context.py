@@ -1,7 +1,7 @@
-"""What is known of one pod on its node, and what its parts have it do: facts, effects, luck. Pure.
+"""The state that the parts of one pod share: its facts, its effects, its random draws. Pure.
 
-The parts of a pod (`startup`, `images`, `lifecycle`, `restarts`, `resize`, `status`) share this and nothing else; none
-knows another but by what its caller hands it.
+The parts of a pod (`startup`, `images`, `lifecycle`, `restarts`, `resize`, `status`) share this and nothing
+else; a part knows another only by what its caller passes in.
 """
 
 from dataclasses import dataclass, field
@@ -27,20 +27,20 @@ from services.api.times import format_time
 
 RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 CRASHLOOP_S: Final = (10.0, 300.0)
-"""First and longest back-off."""
+"""First and longest crash-loop back-off, in seconds."""
 SYNC_S: Final = 10.0
-"""From a sync that failed to the next."""
+"""Seconds from a failed sync to the next."""
 
 
 class WallTimes:
-    """Spells monotonic moments as wall-clock text; the shell keeps `offset_s` right."""
+    """Converts monotonic times to wall-clock text; the shell keeps `offset_s` right."""
 
     def __init__(self, offset_s: float = 0.0) -> None:
         self.offset_s = offset_s
         self._second, self._text = -1, ""
 
     def text(self, at_s: float) -> str:
-        """Return whole seconds in RFC 3339."""
+        """Return the time in RFC 3339, in whole seconds."""
         second = int(at_s + self.offset_s)
         if second != self._second:
             self._second, self._text = second, format_time(second)
@@ -48,21 +48,21 @@ class WallTimes:
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What is configured for all pods of a node. Seconds."""
+    """The settings for all pods of a node. Seconds."""
 
     crashloop_initial_s: float = CRASHLOOP_S[0]
     crashloop_max_s: float = CRASHLOOP_S[1]
     start_fence: bool = False
     """Whether containers wait until a status with `startTime` is acknowledged."""
     completion_s: float = 0.0
-    """After how long a container ends whose command is not known, in a pod that is to end; 0: it runs on."""
+    """Seconds after which a container with an unknown command ends, in a pod that is to end; 0: it runs on."""
     resizes_init_containers: bool = False
-    """Whether init containers that are no sidecars may be resized."""
+    """Whether init containers that are not sidecars may be resized."""
 
 
 @dataclass(slots=True)
 class NodeRuntime:
-    """What the pods of one node share: where they run, what is configured there, and the emulated runtime."""
+    """The parts that the pods of one node share: addresses, settings, and the emulated runtime."""
 
     name: str
     host_ip: str
@@ -70,16 +70,18 @@ class NodeRuntime:
     policy: Policy
     times: WallTimes
     pleg: Pleg = AT_ONCE
-    """When it is noticed what containers do."""
+    """The delay with which the node notices changes of containers."""
     faults: StartFaults = field(default_factory=StartFaults)
-    """What goes wrong with every start."""
+    """The faults of every start."""
     images: NodeImages = field(default_factory=NodeImages)
     volumes: NodeVolumes = field(default_factory=NodeVolumes)
 
 
 class Termination(msgspec.Struct):
-    """Why and until when a pod is being stopped. `reason` and `message` go into the final status; `is_disruption`:
-    publish DisruptionTarget with it."""
+    """The cause and the deadline of a pod's termination.
+
+    `reason` and `message` go into the final status; `is_disruption`: publish DisruptionTarget with it.
+    """
 
     cause: str
     kill_at_s: float
@@ -89,7 +91,10 @@ class Termination(msgspec.Struct):
 
 
 class Condition(msgspec.Struct):
-    """A condition as it stands, and since when (RFC 3339). `generation`: of the spec it speaks of; 0: the newest."""
+    """A condition and the time of its last transition (RFC 3339).
+
+    `generation`: of the spec it refers to; 0: the newest.
+    """
 
     status: str
     since: str
@@ -107,7 +112,7 @@ class PodContext:
     node: NodeRuntime
     pod_ip: str
     allocation: Allocation
-    """The CPUs, memory and devices that are the pod's alone."""
+    """The CPUs, memory and devices that belong to the pod alone."""
     started_s: float
     state: PodState = PodState.STARTING
     termination: Termination | None = None
@@ -115,22 +120,22 @@ class PodContext:
     ever_started: bool = False
     """Whether a container ran, so that there is a record to take back."""
     has_ip: bool = False
-    """Whether the sandbox is there."""
+    """Whether the sandbox exists."""
     conditions: dict[str, Condition] = field(default_factory=dict)
     claims: tuple[HeldClaim, ...] = ()
     """Claims whose devices are, or may be, prepared for the pod (KEP-4381)."""
     pre_start: frozenset[str] = frozenset()
     """Containers whose devices a plugin prepares before every start."""
     device_health: dict[str, list[Document]] = field(default_factory=dict)
-    """What the status of containers says of their devices (KEP-4680)."""
+    """The health of plugins' devices in the status of containers, by container (KEP-4680)."""
     claim_health: dict[str, list[Document]] = field(default_factory=dict)
-    """What it says of the devices of their claims (KEP-4680)."""
+    """The health of claims' devices in the status of containers, by container (KEP-4680)."""
     measured_for: PodResources | None = None
-    """The size for which it was found when containers use too much memory; None: to be found anew."""
+    """The size for which the times of excessive memory use were computed; None: to be computed anew."""
     effects: list[Effect] = field(default_factory=list)
     saved_seq: int = 0
     durable_seq: int = 0
-    """The newest record, and the newest that is durable."""
+    """The number of the newest durable record; `saved_seq` is that of the newest record."""
     latency: PodLatency = field(init=False)
     generation: int = field(init=False)
     allocated: PodResources = field(init=False)
@@ -144,7 +149,7 @@ class PodContext:
         self.allocated = self.actual = self.desired(self.pod)
 
     def desired(self, pod: KubeletPod) -> PodResources:
-        """Return the size that a version of the pod asks for, as far as this node can resize it."""
+        """Return the size that a version of the pod requests, as far as this node can resize it."""
         return resources_of(pod, with_init_containers=self.node.policy.resizes_init_containers)
 
     def become(self, state: PodState) -> None:
@@ -154,21 +159,21 @@ class PodContext:
         self.state = state
 
     def event(self, reason: str, message: str, event_type: str = "Normal", of: Container | None = None) -> None:
-        """Record an Event about the pod, or about that container of it."""
+        """Record an Event about the pod, or about its container `of`."""
         field_path = of.field_path if of is not None else ""
         self.effects.append(RecordEvent(self.pod, reason, message, event_type, field_path))
 
     def reach(self, stage: str) -> None:
-        """A stage of the start is over, for the trace."""
+        """Mark the end of a stage of the start, for the trace."""
         self.effects.append(SpanStage(self.key, stage))
 
     def save(self) -> None:
-        """Have the record as it is now made durable; `durable_seq` follows."""
+        """Make the present record durable; `durable_seq` follows."""
         self.saved_seq += 1
         self.effects.append(Save(self.key, self.saved_seq, lines_of(self.record())))
 
     def record(self) -> PodRecord:
-        """Return what must survive this process."""
+        """Return the record that must survive this process."""
         return PodRecord(
             self.node.name,
             self.key.uid,
@@ -186,16 +191,16 @@ class PodContext:
         )
 
     def draw(self, stage: str, container: Container) -> float:
-        """Return how long a stage takes this container: apart from others, a restart apart from a first start."""
+        """Return how long a stage takes for this container; draws differ by container and by restart."""
         place = self.containers.index(container)
         return self.latency.of(stage, place + len(self.containers) * container.created_total)
 
     def stop_container(self, container: Container, t: float, grace_s: float) -> None:
-        """End a container within so long."""
+        """Stop a container within the grace period."""
         container.stop(t, t + grace_s, grace_s, self.draw("stop", container))
 
     def time_text(self, at_s: float) -> str:
-        """Spell a moment as wall-clock text."""
+        """Return the time as wall-clock text."""
         return self.node.times.text(at_s)
 
     def set_condition(self, t: float, kind: str, is_true: bool, reason: str = "", message: str = "") -> None:
@@ -208,7 +213,10 @@ class PodContext:
             held.reason, held.message = reason, message
 
     def set_resize_condition(self, t: float, kind: str, reason: str, message: str, generation: int) -> bool:
-        """Set PodResizePending or PodResizeInProgress; its time stays while it stands. Return whether it changed."""
+        """Set PodResizePending or PodResizeInProgress; return whether the condition changed.
+
+        Its time stays while the condition stands.
+        """
         held = self.conditions.get(kind)
         since = self.node.times.text(t) if held is None else held.since
         now = self.conditions[kind] = Condition("True", since, reason, message, generation)

@@ -1,7 +1,7 @@
-"""Whether the name of an image can be read at all, and what a kubelet says of one that cannot. Pure.
+"""The check whether an image's name can be parsed, and the kubelet's message if not. Pure.
 
-The grammar is that of distribution/reference v0.6.0.
-Source: upstream `pkg/kubelet/images/image_manager.go` (EnsureImageExists), `pkg/util/parsers`.
+The grammar is that of distribution/reference v0.6.0. Source: upstream `pkg/kubelet/images/image_manager.go`
+(EnsureImageExists), `pkg/util/parsers`.
 """
 
 import re
@@ -28,7 +28,7 @@ _REFERENCE: Final = re.compile(
 
 @lru_cache(maxsize=1024)
 def problem_of(image: str) -> str:
-    """Return what is wrong with the name, as status and event say it; "" for one that can be read, and for none."""
+    """Return the error in the name, as status and event show it; "" for a valid or an empty name."""
     problem = _problem(image) if image else ""
     return _SAID.format(image, problem) if problem else ""
 

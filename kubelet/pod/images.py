@@ -1,10 +1,10 @@
-"""The images of a pod's containers: looked for, pulled, and pulled again after a failure. Pure.
+"""The images of a pod's containers: looked up, pulled, and pulled again after a failure. Pure.
 
-A node has the images that its definition names and those that its pods have pulled (`NodeImages`). Whether one is
-pulled is its policy's affair. A pull takes no time unless a script says otherwise, or the image was deleted.
-One that fails is tried again when the pod is synced and its back-off is over: after 10 s, then 20 s more, up to 5 min.
-The images of the volumes that a container mounts come before its own.
-Source: kubelet 1, 3.3; upstream `pkg/kubelet/images` (events, reasons), KEP-4639.
+A node has the images that its definition names and those that its pods have pulled (`NodeImages`). The pull
+policy decides whether an image is pulled. A pull takes no time unless a script says otherwise, or the image
+was deleted. A failed pull is tried again when the pod is synced and its back-off is over: after 10 s, then
+20 s more, up to 5 min. The images of the volumes that a container mounts come before its own. Source:
+kubelet 1, 3.3; upstream `pkg/kubelet/images` (events, reasons), KEP-4639.
 """
 
 from kubelet.effects import PrepareDevices, ResolveReferences
@@ -23,7 +23,7 @@ PRESENT = 'Container image "{}" already present on machine and can be accessed b
 
 
 def step(pod: PodContext, container: Container, t: float) -> bool:
-    """Look for the images, end a pull, or sync one that waits. Return whether the container must wait for them."""
+    """Look up the images, end a pull, or retry a failed one. Return whether the container must wait for them."""
     image, script, pull = container.image, container.script, _pull_of(pod, container)
     spec, images = _spec_of(pod, container), pod.node.images
     policy = spec.image_pull_policy
@@ -122,7 +122,7 @@ def _pulled(pod: PodContext, container: Container, pull: Pull, t: float) -> bool
 
 
 def recover(pod: PodContext, container: Container, now: float) -> None:
-    """An earlier kubelet started the container, so its image is here."""
+    """Mark the image as present, because an earlier kubelet started the container."""
     pod.node.images.fetched[container.image] = None
     if container.script.must_pull:
         container.pull.is_done = True
@@ -152,7 +152,7 @@ def _configure(pod: PodContext, container: Container, t: float) -> None:
 
 
 def references_read(pod: PodContext, container: Container, answers: Answers, now: float) -> str:
-    """Create the container if its variables can be had; return why not."""
+    """Create the container if its variables can be resolved; return the problem, or ""."""
     problem = variables_problem(pod.pod, _spec_of(pod, container), answers)
     if not problem:
         container.become(ContainerState.CREATE, now + pod.draw("create", container))
@@ -160,7 +160,10 @@ def references_read(pod: PodContext, container: Container, answers: Answers, now
 
 
 def devices_prepared(pod: PodContext, container: Container, problem: str, now: float) -> None:
-    """Plugins have prepared the container's devices, or could not: then it is tried again at the next sync."""
+    """Configure the container with the devices that plugins prepared.
+
+    After a problem it waits for the next sync.
+    """
     if not problem:
         _configure(pod, container, now)
         return

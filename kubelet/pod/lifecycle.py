@@ -1,12 +1,13 @@
-"""What happens to a container that runs: its hooks, when the node notices it, its probes, its memory. Pure.
+"""The life of a running container: its hooks, when the node notices it, its probes, its memory. Pure.
 
-As long as a postStart hook runs nothing else of the pod starts, its container is not shown as running, and no probe
-runs. A hook that fails ends its container, which comes back as its restart policy says; the pod is synced again
-10 s later. After a hook that succeeds the container is shown running once the node has noticed (`pleg`).
-What a startup or liveness probe condemns is stopped, within the probe's own grace period if it has one. A container
-that uses more memory (`usage`) than the limit the runtime last applied is ended by the kernel, so a resize moves that.
-When each is due is kept by the container: `hook_at_s`, `seen_s`, `probes`, `oom_at_s`.
-Source: kubelet 3.3, 3.4, 7, 8; upstream `startContainer`, `killContainer`, `pkg/kubelet/lifecycle/handlers.go`.
+As long as a postStart hook runs no other container of the pod starts, its container is not shown as
+running, and no probe runs. A hook that fails ends its container, which comes back as its restart policy
+says; the pod is synced again 10 s later. After a hook that succeeds the container is shown running once the
+node has noticed (`pleg`). A container that fails a startup or liveness probe is stopped, within the probe's
+own grace period if it has one. A container that uses more memory (`usage`) than the limit the runtime last
+applied is ended by the kernel, so a resize moves that time. The container keeps the times of all these:
+`hook_at_s`, `seen_s`, `probes`, `oom_at_s`. Source: kubelet 3.3, 3.4, 7, 8; upstream `startContainer`,
+`killContainer`, `pkg/kubelet/lifecycle/handlers.go`.
 """
 
 import math
@@ -22,7 +23,7 @@ from services.api.quantity import amount
 
 
 def begin(pod: PodContext, container: Container, now: float) -> None:
-    """The container runs: its postStart hook begins, if it has one."""
+    """Begin the postStart hook of a container that runs now, if it has one."""
     hook = container.script.poststart
     if hook is None:
         _notice(pod, container, now)
@@ -69,14 +70,14 @@ def _end_hook(pod: PodContext, container: Container, t: float) -> bool:
 
 
 def pleg_changed(pod: PodContext, container: Container, now: float) -> None:
-    """Change when the node notices what its containers do."""
+    """Update when the node will notice the container, because the relist timing changed."""
     if container.is_hidden and not container.is_hooked and container.stop_at_s is None:
         _notice(pod, container, now)
     container.turn(now)
 
 
 def step_probes(pod: PodContext, container: Container, t: float) -> bool:
-    """Ask the probes that are due. Return whether the container has come up now, so that another may start."""
+    """Run the probes that are due. Return whether the container has started by that, so that another may start."""
     if container.probes is None or not container.is_seen:
         return False
     has_started = False
@@ -98,7 +99,7 @@ def step_probes(pod: PodContext, container: Container, t: float) -> bool:
 
 
 def resume_probes(pod: PodContext, container: Container, status: ContainerStatus | None, now: float) -> None:
-    """Go on with a run that an earlier kubelet probed: its last results stand until a probe says otherwise."""
+    """Resume the probes of a run that an earlier kubelet probed: its last results hold until a new result."""
     if container.probes is None:
         return
     container.probes.resume(
@@ -112,7 +113,7 @@ def resume_probes(pod: PodContext, container: Container, status: ContainerStatus
 
 
 def step_memory(pod: PodContext, now: float) -> None:
-    """Find when each running container will use too much, after its size has changed."""
+    """Compute when each running container will exceed its memory limit, after its size has changed."""
     if pod.measured_for is not pod.actual:
         pod.measured_for = pod.actual
         for container in pod.containers:
@@ -121,7 +122,7 @@ def step_memory(pod: PodContext, now: float) -> None:
 
 
 def measure(pod: PodContext, container: Container, since_s: float) -> None:
-    """Find when this container will use too much, not before `since_s`."""
+    """Compute when this container will exceed its memory limit, not before `since_s`."""
     if not usage.describes_usage(pod.pod):
         return
     limit = pod.actual.limits_of(container.name).get("memory")

@@ -1,7 +1,8 @@
-"""What `kubectl logs` reads: the lines of one run of a container, and which of them were asked for.
+"""The logs that `kubectl logs` reads: the lines of one run of a container, and the requested part of them.
 
-A container whose command is made of known programs writes what these write. Any other writes nothing itself, so its log
-is its life: a start line, a line every ten seconds, the exit. Lines are made when a client asks; a node keeps none.
+A container whose command is made of known programs logs the output of these. Any other container writes
+nothing itself, so its log is its life: a start line, a line every ten seconds, the exit. Lines are made
+when a client asks; a node keeps none.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ _WAITS_FOR = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "tryi
 
 
 class LogLine(NamedTuple):
-    """`at_s`: wall seconds; `place` grows within a run, and is the same whenever the line is made.
+    """One line of a log.
 
-    `is_output`: what a program wrote, and not the container's life, whose lines say when.
+    `at_s`: wall seconds; `place` grows within a run, and is the same whenever the line is made. `is_output`:
+    the line is output of a program, not of the container's life, whose lines contain the time.
     """
 
     at_s: float
@@ -31,7 +33,7 @@ class LogLine(NamedTuple):
     is_output: bool = False
 
     def encode(self, *, is_stamped: bool) -> bytes:
-        """Return the line as it is sent; `is_stamped`: `kubectl logs --timestamps`, stamped once more."""
+        """Return the line as it is sent; `is_stamped`: add the time, for `kubectl logs --timestamps`."""
         at = format_micro_time(self.at_s)
         stamps = f"{at} " * (is_stamped + (not self.is_output))
         return f"{stamps}{self.text}\n".encode()
@@ -66,7 +68,7 @@ class LogOptions(NamedTuple):
         return cls(previous, follow, stamps, numbers.get("tailLines"), since_s, numbers.get("limitBytes"))
 
     def cut(self, lines: list[LogLine]) -> bytes:
-        """Return of these lines what was asked for."""
+        """Return the lines that these options request, as bytes."""
         kept = [line for line in lines if line.at_s >= self.since_s]
         if self.tail is not None:
             kept = kept[max(0, len(kept) - self.tail) :]
@@ -74,7 +76,7 @@ class LogOptions(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run of a container: the how manieth (0: the first), its lines until now, whether it has ended."""
+    """One run of a container: its number (0: the first), its lines until now, whether it has ended."""
 
     restart: int
     lines: list[LogLine]
@@ -82,11 +84,11 @@ class Run(NamedTuple):
 
 
 Speaks = Callable[[float, float], Sequence[OutputPiece] | None]
-"""What a container's command writes, by the wall seconds of its start and how long it runs; None: it is not known."""
+"""Output of a container's command, by the wall seconds of its start and its age; None: unknown command."""
 
 
 def silent(_: float, __: float) -> None:
-    """Speak for a container whose command is not known."""
+    """Return no output, for a container whose command is unknown."""
 
 
 def run_of(
@@ -99,10 +101,11 @@ def run_of(
     previous: bool,
     speaks: Speaks = silent,
 ) -> Run | str:
-    """Return the run that can be read, or why there is none in a kubelet's words.
+    """Return the run whose log can be read, or why there is none in a kubelet's words.
 
-    That is the present run, or the last one where none is present; `previous`: the one of `lastState`.
-    `reason`: what it waits for, if it waits; `now` in monotonic seconds, `now + wall_offset_s` in wall seconds.
+    That is the present run, or the last one if there is no present run; `previous`: the one of `lastState`.
+    `reason`: what the container waits for, if it waits; `now` in monotonic seconds, `now + wall_offset_s` in
+    wall seconds.
     """
     name = container.name
     between_runs = not container.is_running and container.state != ContainerState.EXITED and container.ended is not None

@@ -1,7 +1,7 @@
-"""The volumes of a pod that wait for what they refer to, each tried again after a back-off of its own. Pure.
+"""The volumes of a pod that wait for the objects they refer to, each retried with its own back-off. Pure.
 
-A try that fails is told by an event, and the next follows after 500 ms, then after twice as long each time, up to
-2 min 2 s, whether or not the pod is synced meanwhile. What was mounted once stays.
+A failed try is reported by an event, and the next follows after 500 ms, then after twice as long each time,
+up to 2 min 2 s, whether or not the pod is synced meanwhile. A volume that was mounted once stays mounted.
 Source: upstream `pkg/util/goroutinemap/exponentialbackoff`, `pkg/volume/util/operationexecutor` (event).
 """
 
@@ -27,14 +27,17 @@ FIRST_S, LONGEST_S = 0.5, 122.0
 
 
 class Wait(msgspec.Struct):
-    """When a volume is tried next, and how long it waited for that."""
+    """The time of a volume's next try, and the back-off before it."""
 
     at_s: float
     backoff_s: float = 0.0
 
 
 class Tried(NamedTuple):
-    """What came of a try: the texts of volumes that failed, and the volumes whose claims have none, with why."""
+    """The result of a try of several volumes.
+
+    It has the messages of volumes that failed, and the volumes whose claims have no volume, with the problem.
+    """
 
     failures: list[str]
     unprocessed: list[str]
@@ -42,9 +45,10 @@ class Tried(NamedTuple):
 
 
 class Mounts:
-    """Invariant: `_waits` has exactly the volumes that refer to something and are not mounted.
+    """The unmounted volumes of one pod.
 
-    `reads_claims`: no controller attaches volumes, so the node itself asks for the volume of each claim.
+    Invariant: `_waits` has exactly the volumes that refer to something and are not mounted. `reads_claims`: no
+    controller attaches volumes, so the node itself asks for the volume of each claim.
     """
 
     __slots__ = ("_due", "_reads_claims", "_waits")
@@ -57,7 +61,7 @@ class Mounts:
         self.begin(pod, now)
 
     def begin(self, pod: KubeletPod, now: float) -> None:
-        """None is mounted: all are tried from now on."""
+        """Begin with no volume mounted: all are tried from now on."""
         volumes = mounted(pod)
         self._waits = {v.name: Wait(now) for v in volumes if next(of_volume(pod, v), None) or v.downward_api}
 
@@ -68,17 +72,20 @@ class Mounts:
 
     @property
     def next_s(self) -> float:
-        """When a volume is tried next; only while some are not mounted."""
+        """The time at which a volume is tried next; only while some are not mounted."""
         return min(wait.at_s for wait in self._waits.values())
 
     def references(self, pod: KubeletPod, t: float) -> list[Reference]:
-        """Return what has to be read for the volumes that are due, each once."""
+        """Return the objects to read for the volumes that are due, without duplicates."""
         self._due = [v for v in mounted(pod) if v.name in self._waits and self._waits[v.name].at_s <= t + EARLY_S]
         found = (r for v in self._due for r in of_volume(pod, v) if self._reads_claims or r.resource != CLAIMS)
         return list(dict.fromkeys(found))
 
     def take(self, pod: KubeletPod, answers: Answers, t: float) -> Tried:
-        """Mount what can be had; volumes whose claims have none are tried again when the pod is synced."""
+        """Mount the volumes whose objects were found.
+
+        Volumes whose claims have none are tried again when the pod is synced.
+        """
         unprocessed = {volume.name: text for volume in self._due if (text := claim_problem(pod, volume, answers))}
         due, self._due = self._due, []
         failures: list[str] = []
@@ -96,7 +103,7 @@ class Mounts:
 
 
 def extras(pod: KubeletPod) -> list[Reference]:
-    """Return what is read besides for each sync of a start: secrets for pulls, and the runtime class."""
+    """Return the other objects to read for each sync of a start: secrets for pulls, and the runtime class."""
     found = [Reference(SECRETS, each.name) for each in pod.spec.image_pull_secrets]
     name = pod.spec.runtime_class_name
     return [*found, Reference(RUNTIME_CLASSES, name)] if name else found

@@ -1,13 +1,13 @@
 """One pod's life on one node, for one binding: start, run, restart, stop. A pure machine.
 
-In come a newer view of the pod, answers about its record, its devices and its claims, and the time. Out go effects
-(`effects`), in order. What it knows is in `PodContext`; what each of its concerns does when its time comes is the
-affair of a part. It must never happen that a container runs before its record is durable (N2), that a state goes
-backwards (`states`), or that a pod ends twice.
+Its inputs are newer views of the pod, answers about its record, its devices and its claims, and the time.
+Its outputs are effects (`effects`), in order. Its facts are in `PodContext`; each of its concerns is
+handled by a part. It must never happen that a container runs before its record is durable (N2), that a
+state goes backwards (`states`), or that a pod ends twice.
 
-`advance` carries the machine to a moment, one due thing after the other and each at its own time, so a kubelet that was
-away catches up exactly. The machine never waits: it has its record made durable (`Save`) and goes on when that is so.
-Source: kubelet 1, 3.2 to 3.4; guarantees N2, N3.
+`advance` carries the machine to a moment, one due change after the other and each at its own time, so a
+kubelet that was away catches up exactly. The machine never waits: it has its record made durable (`Save`)
+and goes on when that is done. Source: kubelet 1, 3.2 to 3.4; guarantees N2, N3.
 """
 
 from kubelet.effects import Effect, PodEnded, PodStarted, PodStopped, StatusChanged
@@ -32,7 +32,7 @@ from services.api.kinds.pod import ContainerStatus
 from services.api.meta import Key
 
 REMOVED_GRACE_S = 1.0
-"""The object vanished: its containers get this long (kubelet 3.4)."""
+"""Grace period of a pod's containers when its object vanished, in seconds (kubelet 3.4)."""
 STATUS_CHANGED = StatusChanged()
 TOO_LONG = "Pod was active on the node longer than the specified deadline"
 _P, _C = PodState, ContainerState
@@ -41,16 +41,16 @@ _MAY_START = (_P.STARTING, _P.RUNNING)
 
 
 def has_run(shown: ContainerStatus) -> bool:
-    """Whether this is the status of a container that was started."""
+    """Whether the status is that of a container that was started."""
     return bool(shown.state.running or shown.state.terminated or shown.restart_count)
 
 
 class Pod(PodContext):
     """The machine of one (uid, binding generation).
 
-    Its parts: `startup` until containers may start, then for each container `images`, `lifecycle` and `restarts`, and
-    beside them `resize` and `status`. `startup` and `resize` have a `due_s` of their own, the others keep theirs in
-    `Container.due_s`; `_step` asks the part whose time has come.
+    Its parts: `startup` until containers may start, then for each container `images`, `lifecycle` and
+    `restarts`, and beside them `resize` and `status`. `startup` and `resize` have a `due_s` of their own, the
+    others keep theirs in `Container.due_s`; `_step` calls the part that is due.
     """
 
     __slots__ = ("_cursor", "_start_acked", "resize", "startup")
@@ -86,29 +86,29 @@ class Pod(PodContext):
 
     @property
     def may_be_unbound(self) -> bool:
-        """Whether nothing of the pod ever ran here, or is about to."""
+        """Whether no container of the pod ever ran here or is about to run."""
         return self.termination is None and not any(c.has_run or c.state == _C.RECORDING for c in self.containers)
 
     # --- what may happen to it ---
 
     def begin(self, now: float) -> list[Effect]:
-        """Start, or take the next due steps."""
+        """Start the pod, or take the next due steps."""
         if self.pod.status.container_statuses:
             self._recall(now)
         return self.advance(now)
 
     def resume(self, record: PodRecord, now: float) -> list[Effect]:
-        """Start with what was allocated before; the runtime has forgotten the pod (FM-K5)."""
+        """Start the pod with its former allocation; the runtime has forgotten the pod (FM-K5)."""
         self.allocated = self.actual = aligned(record.allocated, self.allocated)
         return self.begin(now)
 
     def advance(self, now: float) -> list[Effect]:
-        """Do everything that is due by `now`, each thing at its own time."""
+        """Perform all changes that are due by `now`, each at its own time."""
         self._catch_up(now)
         return self._flush(now)
 
     def unhold(self, now: float) -> list[Effect]:
-        """The predecessor has ended: start now, unless something ended the wait before."""
+        """Start the held pod, because its predecessor has ended; do nothing if the pod is not held."""
         if self.state != _P.HELD:
             return []
         self.become(_P.STARTING)
@@ -116,7 +116,7 @@ class Pod(PodContext):
         return self.advance(now)
 
     def saved(self, seq: int, now: float) -> list[Effect]:
-        """The record up to `seq` is durable: containers that wait for that run."""
+        """Start the containers that wait for the record `seq`, which is durable now."""
         self.durable_seq = max(self.durable_seq, seq)
         for container in self.containers:
             if container.state == _C.RECORDING and container.record_seq <= self.durable_seq:
@@ -128,7 +128,7 @@ class Pod(PodContext):
         return self.advance(now)
 
     def start_acked(self, now: float) -> list[Effect]:
-        """A status with `startTime` was acknowledged (switch kubelet.start_fence)."""
+        """Start containers, because a status with `startTime` was acknowledged (switch kubelet.start_fence)."""
         if self._start_acked:
             # Nothing new: a further write because of it would lead to a further acknowledgement, for ever.
             return []
@@ -137,7 +137,7 @@ class Pod(PodContext):
         return self.advance(now)
 
     def update(self, pod: KubeletPod, now: float) -> list[Effect]:
-        """Take a newer view of the pod; only what a running pod may change is looked at."""
+        """Take a newer view of the pod; only the fields that may change in a running pod are considered."""
         self.pod = pod
         self.generation = max(self.generation, pod.metadata.generation)
         if pod.metadata.deletion_timestamp is not None:
@@ -153,13 +153,13 @@ class Pod(PodContext):
         return self.advance(now)
 
     def faults_changed(self, faults: StartFaults, now: float) -> list[Effect]:
-        """Other things go wrong on the node when pods start."""
+        """Replace the faults of pod starts on the node."""
         self._catch_up(now)
         self.startup.faults_changed(faults, now)
         return self.advance(now)
 
     def pleg_changed(self, now: float) -> list[Effect]:
-        """Change when the node notices what its containers do."""
+        """Update when the node will notice changes of containers, because the relist timing changed."""
         self._catch_up(now)
         for container in self.containers:
             if container.is_running:
@@ -167,12 +167,15 @@ class Pod(PodContext):
         return self.advance(now)
 
     def claims_listed(self, claims: tuple[HeldClaim, ...], now: float) -> list[Effect]:
-        """These are the claims whose devices the pod uses."""
+        """Take the claims whose devices the pod uses."""
         self.startup.claims_listed(claims)
         return self.advance(now)
 
     def claims_prepared(self, problem: str, now: float, claims: tuple[HeldClaim, ...] = ()) -> list[Effect]:
-        """The devices of the pod's claims are ready, or are not, and why. `claims`: with what drivers answered."""
+        """Take the result of preparing the pod's claims.
+
+        `problem`: why it failed, or "". `claims`: the claims with the drivers' answers.
+        """
         if claims:
             self.claims = claims
             self.save()
@@ -180,17 +183,17 @@ class Pod(PodContext):
         return self.advance(now)
 
     def volumes_attached(self, attached: tuple[Key, ...], now: float) -> list[Effect]:
-        """The attach/detach controller has attached the volumes of these claims."""
+        """Take the claims whose volumes the attach/detach controller has attached."""
         self.startup.volumes_attached(attached, now)
         return self.advance(now)
 
     def volumes_failed(self, problem: str, now: float) -> list[Effect]:
-        """It is not known which volumes the pod needs."""
+        """End this try of the volumes, because it is not known which volumes the pod needs."""
         self.startup.volumes_failed(problem, now)
         return self.advance(now)
 
     def claims_unprepared(self, now: float) -> list[Effect]:
-        """No claim is held for the pod any more: it may end, once that is on disk."""
+        """Let the pod end once that is on disk, because no claim is held for it any more."""
         self.claims, self.startup.claims = (), ClaimState.RELEASED
         if self.state == _P.STOPPED and self.ever_started:
             self.save()
@@ -199,7 +202,7 @@ class Pod(PodContext):
         return self.advance(now)
 
     def devices_prepared(self, name: str, problem: str, now: float) -> list[Effect]:
-        """Plugins have prepared the devices of a container, or could not."""
+        """Take the result of preparing a container's devices; `problem`: why plugins could not, or ""."""
         container = next((c for c in self.containers if c.name == name and c.state == _C.DEVICES), None)
         if container is not None:
             images.devices_prepared(self, container, problem, now)
@@ -208,7 +211,7 @@ class Pod(PodContext):
         return self.advance(now)
 
     def references_read(self, name: str, answers: Answers, now: float) -> list[Effect]:
-        """What the variables of a container refer to was read, or "": what the pod's volumes refer to."""
+        """Take the objects to which a container's variables refer, or with name "" those of the pod's volumes."""
         if not name:
             self.startup.references_read(answers, now)
             return self.advance(now)
@@ -220,7 +223,7 @@ class Pod(PodContext):
         return self.advance(now)
 
     def process_ended(self, name: str, code: int, now: float) -> list[Effect]:
-        """The process of a container has ended by itself."""
+        """Take the end of a container's process, which ended by itself."""
         self._catch_up(now)
         for container in self.containers:
             if container.name == name and container.is_running:
@@ -228,7 +231,7 @@ class Pod(PodContext):
         return self.advance(now)
 
     def allocate(self, pod: KubeletPod, now: float) -> list[Effect]:
-        """The node has allocated to the pod the size that it asks for now: apply it (kep-1287 5)."""
+        """Apply the size that the pod requests now, which the node has allocated (kep-1287 5)."""
         self._catch_up(now)
         self.resize.allocate(pod, now)
         return self.advance(now)
@@ -236,7 +239,7 @@ class Pod(PodContext):
     def terminate(
         self, now: float, grace_s: float, cause: str, *, reason: str = "", message: str = "", disruption: bool = False
     ) -> list[Effect]:
-        """Stop everything within `grace_s`; a later call can only shorten."""
+        """Stop all containers within `grace_s`; a later call can only shorten the time."""
         kill_at_s = now + max(grace_s, REMOVED_GRACE_S)
         if self.state in _ENDED:
             return self._flush(now)
@@ -284,7 +287,7 @@ class Pod(PodContext):
         return {each.name: each for each in (*shown.init_container_statuses, *shown.container_statuses)}
 
     def adopt(self, record: PodRecord, now: float) -> list[Effect]:
-        """Continue what a record says was started before this process was (N4); nothing starts twice."""
+        """Continue the containers that a record shows as started by an earlier process (N4); nothing starts twice."""
         self.started_s = record.start_s
         self.pod_ip = record.pod_ip or self.pod_ip
         asked = self.allocated
@@ -368,7 +371,7 @@ class Pod(PodContext):
 
     @property
     def due_s(self) -> float | None:
-        """When the next thing happens by itself."""
+        """The time of the next change that happens by itself."""
         if self.state == _P.HELD:
             return None
         due = self.startup.due_s

@@ -1,8 +1,9 @@
-"""The resize of a pod that runs: what was allocated is applied to the runtime, call by call. Pure.
+"""The resize of a running pod: the allocated size is applied to the runtime, call by call. Pure.
 
-The node has decided (`resize.allocation.judge`); here the allocation is first made durable, then the runtime is called,
-and containers that ask for it are restarted. An error is kept in the condition PodResizeInProgress
-and tried again at the next sync, for ever. Source: kep-1287-in-place-resize 4, 7, 8.
+The node has decided (`resize.allocation.judge`); here the allocation is first made durable, then the
+runtime is called, and containers whose resize policy requires it are restarted. An error is kept in the
+condition PodResizeInProgress and the resize is tried again at the next sync, for ever. Source:
+kep-1287-in-place-resize 4, 7, 8.
 """
 
 from enum import IntEnum
@@ -16,22 +17,22 @@ from kubelet.view import KubeletPod
 
 
 class ResizeState(IntEnum):
-    """How far the newest admitted resize of a pod has come."""
+    """The progress of a pod's newest admitted resize."""
 
     IDLE = 0
-    """None is under way: `actual is allocated`."""
+    """No resize is under way: `actual is allocated`."""
     SAVING = 1
     """The allocation is not durable yet."""
     CALLING = 2
     """`calls` are to be made; the first is answered at `due_s`."""
     FAILED = 3
-    """A call failed, or was not possible; the pod is synced again at `due_s`."""
+    """A call failed, or was not possible; the resize is tried again at the pod's next sync, at `due_s`."""
     SETTLING = 4
     """All calls are made. The last record is not durable, or containers of `restarting` are being restarted."""
 
 
 class Resize:
-    """The resize of one pod. Invariant: `actual is allocated` unless one is under way."""
+    """The resize of one pod. Invariant: `actual is allocated` unless a resize is under way."""
 
     __slots__ = ("_calls", "_failures", "_generation", "_made", "_pod", "_started_s", "due_s", "restarting", "state")
 
@@ -47,7 +48,7 @@ class Resize:
         self._made = self._failures = 0
 
     def allocate(self, pod: KubeletPod, now: float) -> None:
-        """Allocate to the pod what it asks for now. What was never recorded cannot be forgotten: it needs no record."""
+        """Allocate the size that the pod requests now. A pod without any record needs none for this either."""
         context, generation = self._pod, pod.metadata.generation
         context.allocated = context.desired(pod)
         context.conditions.pop(RESIZE_PENDING, None)
@@ -60,7 +61,7 @@ class Resize:
         self._begin(generation, now)
 
     def recover(self, now: float) -> None:
-        """An earlier kubelet allocated more than it applied: go on."""
+        """Go on with a resize that an earlier kubelet allocated and did not apply."""
         context = self._pod
         if context.actual is context.allocated:
             context.conditions.pop(RESIZE_IN_PROGRESS, None)
@@ -83,13 +84,13 @@ class Resize:
         self._pod.actual = self._pod.allocated
 
     def abandon(self) -> None:
-        """The pod ends: it is not resized any more."""
+        """End the resize, because the pod ends."""
         self._end()
         self._pod.conditions.pop(RESIZE_PENDING, None)
         self._pod.conditions.pop(RESIZE_IN_PROGRESS, None)
 
     def go_on(self, now: float) -> None:
-        """Go on where nothing but durability was awaited."""
+        """Go on if the resize only waited for a durable record."""
         if self.state == ResizeState.IDLE or self._pod.saved_seq > self._pod.durable_seq:
             return
         if self.state == ResizeState.SAVING:
@@ -98,7 +99,7 @@ class Resize:
             self._complete(now)
 
     def retry(self, now: float) -> None:
-        """The pod is synced before its time: so is a resize that failed."""
+        """Retry a failed resize now, because the pod is synced early."""
         if self.state == ResizeState.FAILED:
             self.due_s = now
 
@@ -134,7 +135,7 @@ class Resize:
         self.go_on(now)
 
     def step(self, t: float) -> None:
-        """A call is answered, or the next sync of a pod whose resize failed has come."""
+        """Take the answer to a call, or retry a failed resize at the next sync."""
         context = self._pod
         self.due_s = None
         if self.state == ResizeState.FAILED:
@@ -168,7 +169,7 @@ class Resize:
         context.effects.append(ResizeAttempted(took_s))
 
     def container_created(self, container: Container) -> None:
-        """A container is started, with what is allocated."""
+        """Note that a container was started with the allocated size."""
         context = self._pod
         if context.actual is not context.allocated:
             context.actual = actuation.restarted(context.actual, context.allocated, container.name)

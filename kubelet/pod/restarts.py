@@ -1,4 +1,4 @@
-"""How long a container that ended waits until it runs again. Pure.
+"""The back-off of containers that ended, before they run again. Pure.
 
 Source: kubelet 3.3; upstream `pkg/kubelet/kuberuntime/kuberuntime_manager.go` (`doBackOff`).
 """
@@ -9,28 +9,30 @@ from kubelet.pod.states import ContainerState
 from kubelet.timers import EARLY_S
 
 CRASHLOOP_RESET_S = 600.0
-"""A container that ran for this long begins its back-off anew."""
+"""Seconds that a container has to run for its back-off to begin anew."""
 REDUCED_CRASHLOOP_S = (1.0, 60.0)
-"""First and longest back-off with ReduceDefaultCrashLoopBackOffDecay."""
+"""First and longest back-off with ReduceDefaultCrashLoopBackOffDecay, in seconds."""
 
 
 def crashloop_bounds(
     initial_s: float, max_s: float, *, is_reduced: bool, node_max_s: float = 0.0
 ) -> tuple[float, float]:
-    """Return a node's first and longest back-off; 0 stands for Kubernetes' own value. A node's own maximum below the
-    first makes all back-offs equal to it. Source: KEP-4603."""
+    """Return a node's first and longest back-off in seconds; 0 stands for Kubernetes' own value.
+
+    A node's own maximum below the first makes all back-offs equal to it. Source: KEP-4603.
+    """
     first_s, longest_s = REDUCED_CRASHLOOP_S if is_reduced else CRASHLOOP_S
     longest_s = node_max_s or max_s or longest_s
     return min(initial_s or first_s, longest_s), longest_s
 
 
 def back_off(pod: PodContext, container: Container, ended_s: float, t: float) -> bool:
-    """Have a container that ended at `ended_s` wait; return whether there is anything to wait for.
+    """Back off a container that ended at `ended_s`; return whether it has to wait.
 
     After the first crash it does not wait, then `crashloop_initial_s`, then twice as long each time up to
     `crashloop_max_s`; a run of ten minutes makes the next crash the first one. After an end by a probe it waits
-    from the end of the run before, so mostly not at all (upstream looks for an ended container before it stops the
-    unhealthy one).
+    from the end of the run before, so mostly not at all (upstream looks for an ended container before it stops
+    the unhealthy one).
     """
     since_s: float | None = container.former_end_s if container.unhealthy else ended_s
     if since_s is None:
@@ -59,7 +61,7 @@ def back_off(pod: PodContext, container: Container, ended_s: float, t: float) ->
 
 
 def step(pod: PodContext, container: Container, t: float) -> bool:
-    """Sync a container whose back-off may be over; return whether it is."""
+    """Sync a container whose back-off may be over; return whether it is over."""
     until_s, container.backoff_until_s = container.backoff_until_s, None
     if until_s is None or until_s <= t + EARLY_S:
         return True

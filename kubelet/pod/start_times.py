@@ -1,9 +1,9 @@
-"""How long pods take to start and to end on a node, counted by upstream's names. Pure.
+"""The durations of pods' starts and ends on a node, in metrics under upstream's names. Pure.
 
-`kubelet_pod_start_duration_seconds` is from being admitted to the first container; the SLI from the pod's creation
-until the watch shows all its containers started, less pulls and init containers; `kubelet_pod_worker_duration_seconds`
-has the first sync of a pod and its end. Source: kubelet 10; upstream `pkg/kubelet/util/pod_startup_latency_tracker.go`,
-`pkg/kubelet/metrics`.
+`kubelet_pod_start_duration_seconds` is from admission to the first container; the SLI from the pod's
+creation until the watch shows all its containers started, less pulls and init containers;
+`kubelet_pod_worker_duration_seconds` has the first sync of a pod and its end. Source: kubelet 10; upstream
+`pkg/kubelet/util/pod_startup_latency_tracker.go`, `pkg/kubelet/metrics`.
 """
 
 from typing import Final
@@ -21,11 +21,14 @@ SLI: Final = "kubelet_pod_start_sli_duration_seconds"
 WORKER: Final = "kubelet_pod_worker_duration_seconds"
 _MINUTES: Final = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0)
 BOUNDS: Final = (*_MINUTES, 360.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0)
-"""Of the two durations of a start, as upstream's."""
+"""Buckets of both start durations, as upstream's."""
 
 
 class StartTimes:
-    """Invariant: a key of `_unseen` was started here and is not shown started by the API server yet."""
+    """The start and end times of one node's pods.
+
+    Invariant: a pod in `_unseen` was started here, and the API server does not show it started yet.
+    """
 
     def __init__(self, out: Outbox, times: WallTimes) -> None:
         self._out, self._times = out, times
@@ -34,26 +37,26 @@ class StartTimes:
         self._ending_s: dict[WorkerKey, float] = {}
 
     def admitted(self, key: WorkerKey, now: float) -> None:
-        """The pod's worker begins."""
+        """Note that the pod's worker begins."""
         self._admitted_s[key] = now
         self._unseen[key] = None
 
     def started(self, key: WorkerKey, now: float) -> None:
-        """Its first container runs."""
+        """Note that the pod's first container runs."""
         took_s = now - self._admitted_s.pop(key, now)
         self._out.observe(START, took_s, bounds=BOUNDS)
         self._out.observe(WORKER, took_s, "create", bounds=DEFAULT_BOUNDS)
 
     def ending(self, key: WorkerKey, now: float) -> None:
-        """It is being ended; said twice it counts from the first time."""
+        """Note that the pod is being ended; the first call counts."""
         self._ending_s.setdefault(key, now)
 
     def ended(self, key: WorkerKey, now: float) -> None:
-        """Nothing of it runs any more."""
+        """Note that nothing of the pod runs any more."""
         self._out.observe(WORKER, now - self._ending_s.pop(key, now), "kill", bounds=DEFAULT_BOUNDS)
 
     def shown(self, worker: PodContext, pod: KubeletPod, now: float) -> None:
-        """The API server shows the pod so."""
+        """Take the pod as the API server shows it."""
         if worker.key not in self._unseen:
             return
         shown = pod.status.container_statuses
@@ -64,7 +67,7 @@ class StartTimes:
         self._out.observe(SLI, max(0.0, now - created_s - _excluded_s(worker.containers)), bounds=BOUNDS)
 
     def forget(self, key: WorkerKey) -> None:
-        """The pod is gone."""
+        """Forget a pod that is gone."""
         self._admitted_s.pop(key, None)
         self._unseen.pop(key, None)
         self._ending_s.pop(key, None)

@@ -1,9 +1,9 @@
-"""The start of a pod until its containers may run: volumes, claims, sandbox, each in its time and each may fail. Pure.
+"""The start of a pod until its containers may run: volumes, claims, sandbox; each takes time and may fail. Pure.
 
-Each stage may fail by a fault of the pod or of its node (`script`). A failure is recorded, and the pod is synced again
-10 s later, up to half as much more by chance. Failures for which a node may unbind a pod are counted; whether it does
-is the node's affair. Events and reasons are upstream's.
-Source: kubelet 1, 3.2, 3.3, 5.2, 8; dra-core 7; guarantees N2; kubelet-unbinding 6.1.
+Each stage may fail by a fault of the pod or of its node (`script`). A failure is recorded, and the pod is
+synced again 10 s later, up to half as much more by chance. Failures for which a node may unbind a pod are
+counted; the node decides whether it does. Events and reasons are upstream's. Source: kubelet 1, 3.2, 3.3,
+5.2, 8; dra-core 7; guarantees N2; kubelet-unbinding 6.1.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ from services.api.meta import Key
 
 RETRY_S, TRANSIENT_RETRY_S, RETRY_JITTER = 10.0, 1.0, 0.5
 VOLUME_WAIT_S = 123.0
-"""How long one try waits for all volumes."""
+"""Seconds for which one try waits for all volumes."""
 CLAIMS_FAILED = "FailedPrepareDynamicResources"
 _REASONS = {CONFIG: "CreateContainerConfigError", CREATE: "CreateContainerError", START: "RunContainerError"}
 _ERRORS = {
@@ -57,14 +57,17 @@ _THRESHOLDS = {
     "FailedMount": (2, 0.0),
     "RunContainerError": (5, 0.0),
 }
-"""How many failures, over how many seconds at least, make a pod one that may be unbound (kubelet-unbinding 6.1)."""
+"""Thresholds of failures by reason, after which a pod may be unbound (kubelet-unbinding 6.1).
+
+Each is a number of failures, and the seconds that they span at least.
+"""
 NO_FAULTS = StartFaults()
 LATE = "context deadline exceeded"
-"""What is said of volumes that were waited for in vain."""
+"""The error for volumes that did not come in time."""
 
 
 class Faults:
-    """The start faults that a pod meets, and how often its start has failed. `node`: faults of every start there."""
+    """The start faults of a pod, and the number of its failed tries. `node`: faults of every start on the node."""
 
     __slots__ = ("_counts", "_own", "_pod", "_tries", "node")
 
@@ -77,7 +80,7 @@ class Faults:
         self._counts: dict[str, tuple[int, float]] = {}
 
     def fails_until(self, stage: str, t: float, own: StartFaults | None = None) -> float | None:
-        """Return until when this try of a stage would fail, None when it succeeds. `own`: a container's."""
+        """Return until when this try of a stage would fail; None: it succeeds. `own`: a container's faults."""
         own = self._own if own is None else own
         if not own and not self.node:
             return None
@@ -89,19 +92,22 @@ class Faults:
         return found
 
     def retry_at_s(self, t: float, after_s: float = RETRY_S) -> float:
-        """Return when the pod is synced again."""
+        """Return when the pod is synced again after a failure."""
         self._tries += 1
         return t + after_s * (1.0 + RETRY_JITTER * self._pod.latency.share("retry", self._tries))
 
     def failed(self, reason: str, message: str, t: float) -> float:
-        """Record a failure and count it, and say so when there were enough; return when the pod is synced again."""
+        """Record and count a failure; return when the pod is synced again.
+
+        It emits `StartFailed` once there were enough failures.
+        """
         self._pod.event(reason, message, "Warning")
         retry_s = self.retry_at_s(t)
         self.count(reason, message, t)
         return retry_s
 
     def count(self, reason: str, message: str, t: float) -> None:
-        """Count a failure; say so when there were enough of them."""
+        """Count a failure; emit `StartFailed` once there were enough."""
         count, first_s = self._counts.get(reason, (0, t))
         self._counts[reason] = count + 1, first_s
         least, over_s = _THRESHOLDS[reason]
@@ -109,11 +115,11 @@ class Faults:
             self._pod.effects.append(StartFailed(reason, message))
 
     def seen(self, reason: str) -> tuple[int, float]:
-        """Return how often the start has failed for a reason, and when first; (0, 0.0) for never."""
+        """Return how often the start has failed for a reason, and when first; (0, 0.0) if never."""
         return self._counts.get(reason, (0, 0.0))
 
     def stops_container(self, container: Container, t: float) -> bool:
-        """Return whether a container that is due is not created this time, but when the pod is synced again."""
+        """Return whether a fault stops the creation of this container; if so, it waits for the pod's next sync."""
         if container.faults is None and not self.node:
             return False
         for stage, reason in _REASONS.items():
@@ -126,21 +132,21 @@ class Faults:
         return False
 
     def stop_container(self, container: Container, reason: str, text: str, t: float) -> None:
-        """Have a container wait for the next sync of its pod, because it cannot be created."""
+        """Let a container that cannot be created wait for the next sync of its pod."""
         self._pod.event("Failed", f"Error: {text}", "Warning", of=container)
         container.wait_for_sync(self.retry_at_s(t), reason, text)
         self.count("RunContainerError", text, t)
 
 
 class ClaimState(IntEnum):
-    """How far the claims of a pod have come."""
+    """The progress of a pod's claims."""
 
     NONE = 0
-    """Nothing was ever asked for."""
+    """The claims were never requested."""
     READING = 1
-    """They are being read and judged, anew for each try."""
+    """The claims are being read and checked, anew for each try."""
     SAVING = 2
-    """Which they are must be durable before a driver is called: the next kubelet has to know."""
+    """The list of claims is being saved before a driver is called: the next kubelet has to know them."""
     CALLING = 3
     """Drivers are preparing them."""
     FAILED = 4
@@ -150,35 +156,38 @@ class ClaimState(IntEnum):
     RELEASING = 6
     """Drivers are unpreparing them."""
     RELEASED = 7
-    """Nothing is held any more."""
+    """No claim is held any more."""
 
 
 class Stage(IntEnum):
-    """What the start of a pod waits for."""
+    """The stages of a pod's start; each waits for something."""
 
     WORKER = 0
-    """The pod worker, or the next sync after a failure."""
+    """Waits for the pod worker, or the next sync after a failure."""
     REFERENCES = 1
-    """What its volumes refer to: the next look at it; without `due_s`: the answers of this one."""
+    """Waits for the next look at the objects of its volumes.
+
+    Without `due_s` it waits for the answers of the present look.
+    """
     UNMOUNTED = 2
-    """Volumes, by a try that fails; without `due_s` the pod is being rejected for them."""
+    """Waits for volumes, in a try that fails; without `due_s` the pod is being rejected for them."""
     ATTACH = 3
-    """The attach/detach controller, until `due_s` at most."""
+    """Waits for the attach/detach controller, until `due_s` at most."""
     MOUNT = 4
-    """Volumes, by a try that succeeds."""
+    """Waits for volumes, in a try that succeeds."""
     CLAIMS = 5
-    """The pod's claims, or their next try."""
+    """Waits for the pod's claims, or their next try."""
     SANDBOX = 6
-    """The sandbox and its network."""
+    """Waits for the sandbox and its network."""
     CONTAINERS = 7
-    """Nothing more, for good: containers may start."""
+    """Waits for nothing more: containers may start."""
 
 
 class Startup:
     """The start of one pod: `stage` ends at `due_s`; None: nothing happens by itself.
 
-    Claims that are prepared here are unprepared after the last container; that is done here as well.
-    Invariant: the pod ends only when `claims` is NONE or RELEASED.
+    Claims that are prepared here are also unprepared here, after the last container. Invariant: the pod ends
+    only when `claims` is NONE or RELEASED.
     """
 
     __slots__ = ("_besides", "_pod", "_seq", "_until_s", "claims", "due_s", "faults", "mounts", "stage", "unattached")
@@ -210,7 +219,7 @@ class Startup:
         return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
 
     def step(self, t: float) -> bool:
-        """Do what is due; return whether the containers' turn has come."""
+        """Perform the due steps; return whether containers may start."""
         match self.stage:
             case Stage.WORKER:
                 self._pod.reach("worker")
@@ -260,7 +269,7 @@ class Startup:
         self._pod.effects.append(ResolveReferences("", tuple(dict.fromkeys(wanted))))
 
     def references_read(self, answers: Answers, now: float) -> None:
-        """Take what was read."""
+        """Take the objects that were read for the volumes."""
         if self.stage == Stage.REFERENCES and self.due_s is None and self._pod.termination is None:
             self._resolved(answers, now)
 
@@ -286,14 +295,14 @@ class Startup:
         self._set_up(claims, (), t)
 
     def volumes_attached(self, attached: Sequence[Key], now: float) -> None:
-        """The controller has attached these claims' volumes; others of the pod are attached by the node itself."""
+        """Take the claims whose volumes the controller has attached; the node itself attaches the pod's others."""
         if self.stage == Stage.ATTACH and self._pod.termination is None:
             claims = claims_of(self._pod.pod)
             self._pod.node.volumes.take(self._pod.key, attached)
             self._set_up(claims, attached, now)
 
     def volumes_failed(self, problem: str, now: float) -> None:
-        """It is not known which volumes the pod's claims are bound to: this try is over."""
+        """End this try, because it is not known which volumes the pod's claims are bound to."""
         if self.stage == Stage.ATTACH and self._pod.termination is None:
             self._not_mounted(problem, now, unprocessed=self._names_of(claims_of(self._pod.pod)))
 
@@ -345,20 +354,20 @@ class Startup:
         return [volume.name for volume in self._pod.pod.spec.volumes] or ["kube-api-access"]
 
     def claims_listed(self, claims: tuple[HeldClaim, ...]) -> None:
-        """These are the claims."""
+        """Take the pod's claims."""
         if self.claims == ClaimState.READING:
             self._pod.claims, self.claims = claims, ClaimState.SAVING
             self._pod.save()
             self._seq = self._pod.saved_seq
 
     def saved(self, now: float) -> None:
-        """A record is durable: the drivers may be called, if that is the one."""
+        """Call the drivers if the record they wait for is durable now."""
         if self.claims == ClaimState.SAVING and self._seq <= self._pod.durable_seq:
             self.claims = ClaimState.CALLING
             self._pod.effects.append(CallDrivers(self.faults.fails_until(PREPARE, now) is not None))
 
     def claims_prepared(self, problem: str, now: float) -> None:
-        """The devices of the pod's claims are ready. A problem never fails the pod: it is tried again later."""
+        """Take the result of preparing the claims. A problem never fails the pod: it is tried again later."""
         if self.stage != Stage.CLAIMS or self._pod.termination is not None:
             return
         if problem:
@@ -371,7 +380,7 @@ class Startup:
             self.stage, self.due_s = Stage.MOUNT, now
 
     def release_claims(self) -> bool:
-        """Have the claims unprepared, once; return whether the end of the pod has to wait for that."""
+        """Unprepare the claims, once; return whether the end of the pod has to wait for that."""
         if self.claims in (ClaimState.NONE, ClaimState.RELEASED):
             return False
         if self.claims != ClaimState.RELEASING:
@@ -406,7 +415,7 @@ class Startup:
         self._pod.has_ip = True
 
     def make_sandbox_again(self, now: float) -> None:
-        """The sandbox ended with the machine: make another."""
+        """Make another sandbox, because the former one ended with the machine."""
         self._pod.event("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
         self._pod.has_ip = False
         self.mounts.begin(self._pod.pod, now)
@@ -422,7 +431,7 @@ class Startup:
         self.stage, self.due_s = Stage.SANDBOX, now + self._pod.latency.of("sandbox")
 
     def recover(self, claims: tuple[HeldClaim, ...], *, is_finished: bool) -> None:
-        """An earlier kubelet started the pod: its volumes, claims and sandbox are there."""
+        """Mark the volumes, claims and sandbox as present, because an earlier kubelet started the pod."""
         if not is_finished:
             self._pod.node.volumes.take(self._pod.key, claims_of(self._pod.pod))
         self._pod.claims = claims
@@ -431,7 +440,7 @@ class Startup:
         self._finish()
 
     def faults_changed(self, faults: StartFaults, now: float) -> None:
-        """Other things go wrong on the node now: a pod that waits for volumes looks again."""
+        """Replace the node's start faults; a pod that waits for volumes looks again."""
         self.faults.node = faults
         if self.stage == Stage.UNMOUNTED and self._pod.termination is None:
             self._mount(now)

@@ -1,7 +1,7 @@
 """The states of a pod and of its containers on a node, and the transitions between them. Pure.
 
-This is the one place where transitions are written down: `Pod` and `Container` change their state by `become`,
-which asks the table, so a transition that is missing here raises where it is tried.
+Transitions are written only here: `Pod` and `Container` change their state by `become`, which checks the
+table, so a transition that is missing here raises where it is tried.
 """
 
 from enum import IntEnum
@@ -9,51 +9,51 @@ from typing import Final
 
 
 class PodState(IntEnum):
-    """How far a pod has come for one binding; it only moves forward."""
+    """The progress of a pod for one binding; it only moves forward."""
 
     STARTING = 0
     """Admitted. Volumes, claims and the sandbox are prepared, then containers start one by one."""
     HELD = 1
-    """Admitted, and waits until a predecessor of the same name has ended (kubelet 3.1). Nothing is due."""
+    """Admitted, and waiting until a predecessor of the same name has ended (kubelet 3.1). No timer is due."""
     RUNNING = 2
     """The node has noticed that a main container runs, or ran."""
     TERMINATING = 3
-    """`termination` says why, and until when; no container starts any more."""
+    """Being ended: `termination` has the cause and the deadline; no container starts any more."""
     STOPPED = 4
     """No container runs. The record of that is not durable yet, or devices of claims are still being unprepared."""
     TERMINATED = 5
-    """Nothing of the pod is held here any more; `PodEnded` was emitted, once. Only its status is still of interest."""
+    """Nothing of the pod is held here any more; `PodEnded` was emitted, once. Only its status still matters."""
 
 
 class ContainerState(IntEnum):
-    """What one container does now, or waits for."""
+    """The state of one container: its activity, or what it waits for."""
 
     WAITING = 0
-    """For its turn. Never started, or to be started once more by a kubelet that found it lost; `due_s` None."""
+    """Waits for its turn: never started, or to be started again by a kubelet that found it lost; `due_s` None."""
     IMAGE = 1
-    """The image is looked for at `due_s`."""
+    """Its image is looked up at `due_s`."""
     PULLING = 2
-    """The image is fetched until `due_s`; `pull` says since when."""
+    """Its image is being pulled until `due_s`; `pull` has the start of the pull."""
     STUCK = 3
-    """For the next sync of the pod, at `due_s`: `waiting_reason` says what failed."""
+    """Waits for the next sync of the pod, at `due_s`; `waiting_reason` says what failed."""
     DEVICES = 4
-    """For device plugins, which prepare its devices; `due_s` None."""
+    """Waits for device plugins, which prepare its devices; `due_s` None."""
     CONFIG = 5
-    """For what its variables refer to, which is being read; `due_s` None."""
+    """Waits for the objects to which its variables refer, which are being read; `due_s` None."""
     CREATE = 6
     """The runtime creates it at `due_s`."""
     RECORDING = 7
-    """Created, for the record `record_seq` to be durable (N2); `started_s` is set, `due_s` None."""
+    """Created, and waiting for the record `record_seq` to be durable (N2); `started_s` is set, `due_s` None."""
     RUNNING = 8
     """Its process exists since `started_s`; `due_s` is its next change: end, hook, probe, readiness."""
     BACKOFF = 9
     """It ended, and is started again at `due_s`; `ended` is set."""
     EXITED = 10
-    """It ended and is not waited for; `ended` is set."""
+    """It ended and will not start again; `ended` is set."""
 
 
 class IllegalTransition(AssertionError):
-    """A pod or container was to change to a state that does not follow from its present one: a defect."""
+    """Error: a pod or container was to change to a state that does not follow from its present one. A defect."""
 
 
 _P, _C = PodState, ContainerState

@@ -23,13 +23,13 @@ _CONDITIONS = (
     RESIZE_PENDING,
     RESIZE_IN_PROGRESS,
 )
-"""In the order in which they are written."""
+"""The pod's conditions, in the order in which they are written."""
 _C = ContainerState
 _BETWEEN_RUNS = (_C.BACKOFF, _C.IMAGE, _C.PULLING, _C.STUCK, _C.DEVICES, _C.CONFIG, _C.CREATE)
 
 
 def phase_of(pod: PodContext) -> str:
-    """Pending, Running, Succeeded or Failed (kubelet 3.3); terminal only once terminated."""
+    """Return Pending, Running, Succeeded or Failed (kubelet 3.3); terminal only once the pod is terminated."""
     if pod.state == PodState.TERMINATED:
         if pod.termination is not None and pod.termination.reason:
             return "Failed"
@@ -41,7 +41,7 @@ def phase_of(pod: PodContext) -> str:
 
 
 def is_initialized(pod: PodContext) -> bool:
-    """Whether every init container has done its part, or had once, so that a main container was started."""
+    """Whether every init container has completed, or had before, so that a main container was started."""
     return not _incomplete(pod) or any(c.kind == MAIN and c.was_seen for c in pod.containers)
 
 
@@ -90,7 +90,7 @@ def _closed_gates(pod: PodContext) -> list[str]:
 
 
 def render(pod: PodContext) -> Document:
-    """Return the status fields a kubelet owns, as they are now."""
+    """Return the present status fields that a kubelet owns."""
     phase = phase_of(pod)
     status: Document = {
         "phase": phase,
@@ -171,7 +171,7 @@ def _render_container(pod: PodContext, container: Container) -> Document:
 
 @cache
 def image_id(image: str) -> str:
-    """Return what the runtime calls an image that is on the node: its repository and a digest made of its name."""
+    """Return the runtime's id of an image on the node: its repository and a digest made of its name."""
     repository, at, digest = image.partition("@")
     if not at:
         last = repository.rpartition("/")[2]
@@ -186,7 +186,7 @@ def image_id(image: str) -> str:
 
 
 def waiting_reason(pod: PodContext, container: Container) -> str:
-    """Return why a container does not run yet, as its status says it."""
+    """Return why a container does not run yet, in the words of its status."""
     if container.state in (_C.BACKOFF, _C.STUCK):
         return container.waiting_reason
     if container.ended is not None:
@@ -200,7 +200,7 @@ def _is_done(container: Container) -> bool:
 
 
 def condition_document(pod: PodContext, kind: str, condition: Condition) -> Document:
-    """Return a condition as it is written."""
+    """Return a condition in the form in which it is written."""
     made: Document = {"type": kind, "status": condition.status}
     if condition.since:  # a condition of another writer may lack it, and "" is no time
         made["lastTransitionTime"] = condition.since

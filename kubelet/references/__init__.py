@@ -1,1 +1,1 @@
-"""What pods refer to: read before a container starts, and what is said when something is missing."""
+"""The objects to which pods refer: read before a container starts, with messages for missing ones."""

@@ -1,9 +1,9 @@
-"""What a pod's volumes and a container's variables refer to, and what is said when something of that is missing. Pure.
+"""The objects to which a pod's volumes and a container's variables refer, and messages for missing ones. Pure.
 
-Of what a volume names only the keys are kept; of what a variable names the values, for as long as its pod is here. A
-volume that no container mounts is not looked at.
-Source: upstream `pkg/kubelet/kubelet_pods.go` (makeEnvironmentVariables), `pkg/volume/configmap`, `pkg/volume/secret`,
-`pkg/volume/projected`, `pkg/volume/csi`, `pkg/kubelet/volumemanager/populator`.
+For a volume only the keys of an object are kept; for a variable its values, as long as its pod is here. A
+volume that no container mounts is ignored. Source: upstream `pkg/kubelet/kubelet_pods.go`
+(makeEnvironmentVariables), `pkg/volume/configmap`, `pkg/volume/secret`, `pkg/volume/projected`,
+`pkg/volume/csi`, `pkg/kubelet/volumemanager/populator`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,14 +28,17 @@ CONFIG_MAPS, SECRETS, TOKENS = "configmaps", "secrets", "serviceaccounts/token"
 CLAIMS: Final = "persistentvolumeclaims"
 RUNTIME_CLASSES: Final = "runtimeclasses.node.k8s.io"
 ROOT_CA: Final = "kube-root-ca.crt"
-"""The ConfigMap with the authority's certificate: the cluster puts it there where it issues tokens."""
+"""The ConfigMap with the certificate of the authority: the cluster creates it if it issues tokens."""
 _SINGULAR = {CONFIG_MAPS: "configmap", SECRETS: "secret"}
 _KEYS = {CONFIG_MAPS: "config key", SECRETS: "secret key"}
 _TITLES = {CONFIG_MAPS: "ConfigMap", SECRETS: "Secret"}
 
 
 class Reference(NamedTuple):
-    """An object of the pod's namespace, or a driver or runtime class. Of a token `name` is its account's."""
+    """An object of the pod's namespace, or a driver or runtime class.
+
+    For a token, `name` is the name of its service account.
+    """
 
     resource: str
     name: str
@@ -43,18 +46,18 @@ class Reference(NamedTuple):
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What was read of an object. `files`: keys of its `binaryData`, which variables cannot have."""
+    """The content of an object that was read. `files`: keys of its `binaryData`, which variables cannot use."""
 
     keys: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
     values: Document | None = None
-    """Its `data` as stored, for variables; None: it was read for a volume, which needs none."""
+    """The object's `data` as stored, for variables; None: it was read for a volume, which needs none."""
     problem: str = ""
-    """Why it cannot be had; "": it is there."""
+    """Why the object is unavailable; "": it is available."""
     is_missing: bool = False
-    """Whether the problem is that there is no such object."""
+    """Whether the problem is that the object does not exist."""
     is_served: bool = True
-    """Of a token: whether the API server issues any."""
+    """For a token: whether the API server issues tokens."""
 
 
 Answers = Mapping[Reference, Content]
@@ -62,7 +65,7 @@ NOTHING: Final = Content()
 
 
 def missing(reference: Reference) -> Content:
-    """Return the answer for a ConfigMap or Secret that there is not."""
+    """Return the answer for a ConfigMap or Secret that does not exist."""
     return Content(problem=f'{_SINGULAR[reference.resource]} "{reference.name}" not found', is_missing=True)
 
 
@@ -93,7 +96,7 @@ def mounted(pod: KubeletPod) -> list[KubeletVolume]:
 
 
 def of_volume(pod: KubeletPod, volume: KubeletVolume) -> Iterator[Reference]:
-    """Yield what the volume refers to."""
+    """Yield the objects to which the volume refers."""
     if claim := volume.claim_name(pod.metadata.name):
         yield Reference(CLAIMS, claim)
     if volume.config_map is not None:
@@ -116,7 +119,7 @@ def _of_source(pod: KubeletPod, source: VolumeProjection) -> Iterator[Reference]
 
 
 def volume_problem(pod: KubeletPod, volume: KubeletVolume, answers: Answers) -> str:
-    """Return why the volume cannot be set up; "" when it can. A claim's volume is not asked about here."""
+    """Return why the volume cannot be set up; "" when it can. The volume of a claim is not checked here."""
     if volume.config_map is not None:
         return _files(Reference(CONFIG_MAPS, volume.config_map.name), volume.config_map, answers)
     if volume.secret is not None:
@@ -168,7 +171,7 @@ def _downward(pod: KubeletPod, selectors: Iterable[ResourceFieldSelector | None]
 
 
 def claim_problem(pod: KubeletPod, volume: KubeletVolume, answers: Answers) -> str:
-    """Return why the volume's claim has no volume that could be mounted; "" when it has one, or was not asked for."""
+    """Return why the volume's claim has no volume to mount; "" when it has one, or was not read."""
     claim = volume.claim_name(pod.metadata.name)
     problem = answers.get(Reference(CLAIMS, claim), NOTHING).problem if claim else ""
     return f"error processing PVC {pod.metadata.namespace}/{claim}: {problem}" if problem else ""
@@ -178,7 +181,7 @@ def claim_problem(pod: KubeletPod, volume: KubeletVolume, answers: Answers) -> s
 
 
 def of_container(container: KubeletContainer) -> tuple[Reference, ...]:
-    """Return what the variables of the container refer to."""
+    """Return the objects to which the container's variables refer."""
     found: dict[Reference, None] = {}
     for source in container.env_from:
         if source.config_map_ref is not None:
@@ -199,7 +202,7 @@ def _keys(source: EnvVarSource | None) -> Iterator[tuple[str, KeySelector]]:
 
 
 def variables_problem(pod: KubeletPod, container: KubeletContainer, answers: Answers) -> str:
-    """Return why the container's variables cannot be had, the first thing that is wrong; "" when they can."""
+    """Return the first problem of the container's variables; "" when all can be resolved."""
     for source in container.env_from:
         for resource, named in ((CONFIG_MAPS, source.config_map_ref), (SECRETS, source.secret_ref)):
             if named is None:

@@ -1,1 +1,1 @@
-"""The resizes of one node: which wait, what is decided, what is recorded."""
+"""The resizes of one node: their queue, the decisions, and the records."""

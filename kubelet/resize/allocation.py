@@ -1,7 +1,7 @@
-"""Whether a resize may change what a pod was allocated. Pure.
+"""The decision whether a resize may change a pod's allocation. Pure.
 
-A resize is judged as a whole: all of it is allocated, or nothing.
-Source: kep-1287-in-place-resize 5; upstream `pkg/kubelet/allocation`.
+A resize is decided as a whole: all of it is allocated, or nothing. Source: kep-1287-in-place-resize 5;
+upstream `pkg/kubelet/allocation`.
 """
 
 import msgspec
@@ -17,13 +17,16 @@ LIMITED_SWAP = "LimitedSwap"
 
 
 class Fits(msgspec.Struct, frozen=True):
-    """The resize fits: these are the pod's requests from now on."""
+    """The decision that the resize fits; `requests` are the pod's requests from now on."""
 
     requests: Amounts
 
 
 class Deferred(msgspec.Struct, frozen=True):
-    """Not now, perhaps later. `victims`: pods to evict, when the resizing pod is critical, which lacks `resource`."""
+    """The decision that the resize does not fit now, and may later.
+
+    `victims`: pods to evict, when the resizing pod is critical; it lacks `resource`.
+    """
 
     message: str
     victims: tuple[WorkerKey, ...] = ()
@@ -31,7 +34,10 @@ class Deferred(msgspec.Struct, frozen=True):
 
 
 class Infeasible(msgspec.Struct, frozen=True):
-    """Never on this node, unless the spec changes. `detail`: upstream's `reason_detail`."""
+    """The decision that the resize never fits on this node, unless the spec changes.
+
+    `detail`: upstream's `reason_detail`.
+    """
 
     message: str
     detail: str
@@ -41,21 +47,21 @@ Judgement = Fits | Deferred | Infeasible
 
 
 class NodeRules(msgspec.Struct, frozen=True):
-    """What of the node's definition bears on resizes."""
+    """The parts of the node's definition that affect resizes."""
 
     has_static_cpus: bool = False
     has_static_memory: bool = False
     has_swap: bool = False
     """Whether containers may use swap within limits (LimitedSwap)."""
     evicts: bool = True
-    """Whether the kubelet evicts for a critical pod's resize, or leaves that to the scheduler (KEP-5836)."""
+    """Whether the kubelet evicts for a critical pod's resize; else the scheduler does (KEP-5836)."""
     has_init_containers: bool = False
-    """Whether init containers that are no sidecars may be resized."""
+    """Whether init containers that are not sidecars may be resized."""
     keeps_reservations: bool = False
-    """Whether the capacity of a deferred resize that the scheduler has accepted is kept for it."""
+    """Whether capacity is kept for a deferred resize that the scheduler has accepted."""
 
     def resources_of(self, pod: KubeletPod) -> PodResources:
-        """Return what the pod asks for now for each container that is resizable here."""
+        """Return the pod's present requests and limits for each container that is resizable here."""
         return resources_of(pod, with_init_containers=self.has_init_containers)
 
 
@@ -68,9 +74,9 @@ def judge(
     *,
     evicting: frozenset[WorkerKey] = frozenset(),
 ) -> Judgement:
-    """Decide about a resize of a pod that is not in `others` (kep-1287 5; the first handler that refuses wins).
+    """Decide about a resize of a pod that is not in `others`; the first handler that refuses wins.
 
-    The others count with what they were allocated: what they request and do not have blocks no other.
+    Source: kep-1287 5. The other pods count with their allocation: requests beyond it block no other pod.
     """
     if is_static(desired):
         return Infeasible("In-place resize of static-pods is not supported", "static_pod")
@@ -112,12 +118,12 @@ def _changes(resource: str, desired: PodResources, allocated: PodResources) -> b
 
 
 def grows(requests: Amounts, than: Amounts) -> bool:
-    """Whether more cpu or memory is asked for than before."""
+    """Whether more cpu or memory is requested than before."""
     return any(requests.get(name, 0) > than.get(name, 0) for name in RESIZABLE)
 
 
 def shrinks(requests: Amounts, than: Amounts) -> bool:
-    """Whether less cpu or memory is asked for than before, so that others may fit."""
+    """Whether less cpu or memory is requested than before, so that others may fit."""
     return any(requests.get(name, 0) < than.get(name, 0) for name in RESIZABLE)
 
 

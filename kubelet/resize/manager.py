@@ -1,14 +1,14 @@
-"""The resizes of one node: which pods wait for one, what is decided of each, and what is recorded of it. Pure.
+"""The resizes of one node: the pods that wait for one, the decision on each, and its records. Pure.
 
-One that asks for more is judged at once and, when there is too little, again whenever some may have come: pods were
-added, changed, removed or ended, another was made smaller, and every three minutes in any case. What the ledger counts
-is the allocation, so two decisions never allocate the same capacity. The order of those that wait is found when one is
-added and not again before a pass (kep-1287 6). One that still does not fit never holds up those behind it. How long
-they wait for capacity is observed by the priority of their pods.
-Source: kep-1287-in-place-resize 4 to 6, 11, 12; kep-5836 11; KEP-1287 "Priority of Resize Requests"; upstream
-`pkg/kubelet/allocation`. Deviates: upstream's names of waiting times are known from a digest of its change only; its
-comparison lets any resize that asks for no more win against any other,
-even another of its kind; here those are ordered among themselves by the other rules, so that there is an order at all.
+A resize that grows is decided at once. If capacity is short, it is decided again whenever some may be free:
+pods were added, changed, removed or ended, another resize shrank, and every three minutes in any case. The
+ledger counts allocations, so two decisions never allocate the same capacity. The waiting pods are sorted
+when one is added and not again before a pass (kep-1287 6). A resize that still does not fit never holds up
+those behind it. The time of waiting for capacity is observed by the priority of the pods.
+Source: kep-1287-in-place-resize 4 to 6, 11, 12; kep-5836 11; KEP-1287 "Priority of Resize Requests";
+upstream `pkg/kubelet/allocation`. Deviates: upstream's names of waiting times are known from a digest of
+its change only; its comparison lets any resize that does not grow win against any other, even another of
+its kind; here those are ordered among themselves by the other rules, so that there is an order at all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from services.api.podresources import Amounts, amounts, qos_class
 
 RETRY_S = 180.0
 UNREADY_RETRY_S = 30.0
-"""As long as the pod sources are not ready (kep-1287 6)."""
+"""Seconds between retries while the pod sources are not ready (kep-1287 6)."""
 
 BOUNDS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600)
 PRIORITIES: Final = (
@@ -41,8 +41,11 @@ PRIORITIES: Final = (
 )  # fmt: skip
 WAITED: Final = "kubelet_pod_deferred_resize_duration_seconds"
 TOOK_MS: Final = "kubelet_pod_resize_duration_milliseconds"
-"""Attempts to carry a resize out (kep-1287-in-place-resize 12). The KEP calls it kubelet_pod_resize_duration_seconds;
-the name served by kubelets since v1.34 counts milliseconds and says whether the attempt succeeded."""
+"""The metric of attempts to apply a resize (kep-1287-in-place-resize 12).
+
+The KEP calls it kubelet_pod_resize_duration_seconds; the name served by kubelets since v1.34 counts
+milliseconds and says whether the attempt succeeded.
+"""
 BOUNDS_MS: Final = (10, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
 
 _QOS_RANK = {"Guaranteed": 0, "Burstable": 1, "BestEffort": 2}
@@ -51,7 +54,10 @@ _LIVE = (PodState.HELD, PodState.STARTING, PodState.RUNNING)
 
 
 class Rank(NamedTuple):
-    """Smaller is tried earlier: what asks for no more, then priority, QoS, and who has waited longest."""
+    """The rank of a resize in the queue; a smaller rank is tried earlier.
+
+    Resizes that do not grow come first, then priority, QoS, and the longest wait decide.
+    """
 
     grows: bool
     minus_priority: int
@@ -60,44 +66,44 @@ class Rank(NamedTuple):
 
     @classmethod
     def of(cls, *, grows: bool, priority: int, qos: str, since: str) -> Rank:
-        """Return the rank of a resize; `since`: when it was found pending, RFC 3339, "" when never judged."""
+        """Return the rank of a resize; `since`: when it was found pending, RFC 3339, "" if it was never decided."""
         return cls(grows, -priority, _QOS_RANK[qos], since or _NEVER_JUDGED)
 
 
 class ResizeQueue(list[WorkerKey]):
-    """Who waits, the first to be tried first. Invariant: every key is in it at most once."""
+    """The pods that wait for a resize, in the order of tries. Invariant: every key is in it at most once."""
 
     def push(self, key: WorkerKey, rank: Callable[[WorkerKey], Rank]) -> None:
-        """Add one and sort all; one that waits already keeps its place."""
+        """Add a pod and sort the queue; a pod that waits already keeps its place."""
         if key not in self:
             self.append(key)
             self.sort(key=rank)
 
     def discard(self, key: WorkerKey) -> None:
-        """Wait no longer for this one."""
+        """Remove the pod from the queue."""
         if key in self:
             self.remove(key)
 
 
 def priority_bucket(priority: int) -> str:
-    """Return the class of a priority: the first whose least priority it reaches."""
+    """Return the class of a priority: the first class whose minimum it reaches."""
     return next((name for least, name in PRIORITIES if priority >= least), "very-low")
 
 
 class DeferredTimes:
-    """Since when each resize is deferred. A request that replaces a deferred one goes on waiting."""
+    """The time since which each resize is deferred. A request that replaces a deferred one keeps its time."""
 
     def __init__(self, out: Outbox) -> None:
         self._out = out
         self._since: dict[WorkerKey, tuple[float, str]] = {}
 
     def began(self, key: WorkerKey, priority: int, now: float) -> None:
-        """The resize is deferred, newly or still."""
+        """Note that the resize is deferred, newly or still."""
         if key not in self._since:
             self._since[key] = (now, priority_bucket(priority))
 
     def ended(self, key: WorkerKey, resolution: str, now: float) -> None:
-        """It is not deferred any more: accepted, reverted or terminated."""
+        """Observe the wait of a resize that is no longer deferred: accepted, reverted or terminated."""
         if not self._since or (found := self._since.pop(key, None)) is None:
             return
         since_s, bucket = found
@@ -105,7 +111,7 @@ class DeferredTimes:
 
 
 class ResizeManager:
-    """Who waits for a resize. `trigger`: why the next pass is due, "" when none is."""
+    """The waiting resizes of one node. `trigger`: why the next pass is due, "" when no pass is due."""
 
     def __init__(
         self,
@@ -131,12 +137,17 @@ class ResizeManager:
         self._times = DeferredTimes(out)
 
     def requested(self, worker: Pod, pod: KubeletPod) -> bool:
-        """The spec of a pod changed, or its kubelet is new: queue it when there is something to decide."""
+        """Queue the resize of a pod whose spec changed or whose kubelet is new; return whether there is one."""
         if is_same(worker.desired(pod), worker.allocated) and RESIZE_PENDING not in worker.conditions:
             self.queue.discard(worker.key)
             return False
         self.queue.push(worker.key, lambda key: self._rank(self._table.pods[key]))
         return True
+
+    def recover(self, worker: Pod, pod: KubeletPod) -> None:
+        """An earlier kubelet started the pod: queue what its spec asks for, if anything can still be decided."""
+        if self.is_live(worker):
+            self.requested(worker, pod)
 
     def _rank(self, worker: Pod) -> Rank:
         pod = worker.pod
@@ -150,11 +161,11 @@ class ResizeManager:
         )
 
     def is_live(self, worker: Pod | None) -> bool:
-        """Whether anything can still be decided for the pod; otherwise it waits no longer."""
+        """Whether a resize can still be decided for the pod; otherwise it leaves the queue."""
         return worker is not None and worker.state in _LIVE and worker.key in self._ledger.entries
 
     def retry(self, trigger: str, now: float) -> None:
-        """Judge every resize that waits, in order; one that does not fit does not hold up the others."""
+        """Decide every waiting resize, in order; one that does not fit does not hold up the others."""
         self.trigger = trigger
         if self._is_passing:
             return  # the pass that goes on is followed by another
@@ -175,7 +186,7 @@ class ResizeManager:
         self._out.effects.append(SetTimer(self.retry_at_s, "resizes", NODE_KEY))
 
     def due(self, now: float) -> None:
-        """The timer of the next pass fired."""
+        """Handle the timer of the next pass."""
         if self.retry_at_s <= now + 1e-6:
             self.retry("periodic_retry", now)
 
@@ -193,9 +204,10 @@ class ResizeManager:
     def decide(
         self, worker: Pod, node: NodeFacts, evicting: frozenset[WorkerKey], trigger: str, now: float
     ) -> Judgement | None:
-        """Judge what the pod asks for now, note it, and keep it in the queue only when it is deferred.
+        """Decide the pod's present resize and record the decision; keep the pod queued only if it is deferred.
 
-        None: it asks for what it has. After `Fits` the ledger counts the new size; the pod is still to apply it.
+        None: the pod has the requested size already. After `Fits` the ledger counts the new size; the pod has still
+        to apply it.
         """
         key, pod = worker.key, worker.pod
         if is_same(worker.desired(pod), worker.allocated):
@@ -222,7 +234,7 @@ class ResizeManager:
         return found
 
     def keep_reservation(self, worker: Pod) -> None:
-        """Keep what a deferred resize asks for beyond what the pod has, if the scheduler has accepted just that."""
+        """Reserve the extra amount of a deferred resize, if the scheduler has accepted exactly that."""
         if (entry := self._ledger.entries.get(worker.key)) is None:
             return
         pod, pending = worker.pod, worker.conditions.get(RESIZE_PENDING)
@@ -271,13 +283,13 @@ class ResizeManager:
             self.retry("pod_resized", now)
 
     def forget(self, key: WorkerKey, now: float) -> None:
-        """The pod is over."""
+        """Forget a pod that has ended."""
         self.queue.discard(key)
         self._times.ended(key, "terminated", now)
         self._shrinking.pop(key, None)
 
     def count_request(self, old: KubeletPod, new: KubeletPod) -> None:
-        """Count what a changed spec asks for, item by item."""
+        """Count the changes of a changed spec, item by item."""
         before, after = self.rules.resources_of(old), self.rules.resources_of(new)
         for name, size in after.containers.items():
             was = before.of(name)

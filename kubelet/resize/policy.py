@@ -1,9 +1,9 @@
-"""What a node says of preemption for resizes, shown on the pods that wait for one. Pure.
+"""A node's policy on preemption for resizes, shown on the pods that wait for a resize. Pure.
 
-In two early designs of KEP-5836 the scheduler does not look at the Node: its kubelet writes a condition on every
-deferred pod as long as the node's owners do not want others evicted for it, and takes it away when they agree or the
-resize is resolved. The condition is made of those two facts whenever a status is rendered, so that it cannot
-outlive either. Source: kep-5836 5.3, 9, 10.
+In two early designs of KEP-5836 the scheduler does not look at the Node: its kubelet writes a condition on
+every deferred pod as long as the node's owners do not want other pods evicted for it, and removes it when
+they agree or the resize is resolved. The condition is derived from those two facts whenever a status is
+rendered, so that it cannot outlive either. Source: kep-5836 5.3, 9, 10.
 """
 
 from collections.abc import Iterable
@@ -17,26 +17,28 @@ from services.api.kinds.node import Node
 from services.api.meta import Document
 
 LOOK_S: Final = 1.0
-"""How often a kubelet that shows the policy reads its Node: it may get that, but not watch it."""
+"""Seconds between reads of the Node by a kubelet that shows the policy.
+
+It may get the Node, but not watch it.
+"""
 ANNOTATION: Final = "disable-pod-resize-preemption"
-"""After the first design's `scheduler.policy/`, or any other owner's prefix."""
+"""The annotation's name after the prefix: the first design's `scheduler.policy/`, or any other owner's."""
 DEFERRED: Final = "Deferred"
 
 
 class ResizePolicy:
-    """One node's policy as it was read last. `is_looking`: a timer has the Node read again and again."""
+    """One node's policy as it was read last."""
 
     def __init__(self, form: PolicyForm | None, node: str, times: WallTimes) -> None:
         self.form = form
         self.owners: tuple[str, ...] = ()
         """Who does not want preemption for resizes here: if anyone, this kubelet must not evict for one."""
-        self.is_looking = False
         self._node = node
         self._times = times
         self._since = ""
 
     def take(self, node: Node, now: float) -> bool:
-        """Take the Node as it was read; return whether pods show another policy now."""
+        """Take the Node that was read; return whether its policy has changed."""
         if self.form is None:
             return False
         before, policy = self.owners, node.spec.pod_preemption_policy
@@ -50,7 +52,7 @@ class ResizePolicy:
         return before != self.owners
 
     def add_condition(self, worker: PodContext, status: Document) -> Document:
-        """Return the pod's status with the condition, if its resize is deferred and the node does not want more."""
+        """Return the pod's status, with the condition if its resize is deferred and the node refuses preemption."""
         pending = worker.conditions.get(RESIZE_PENDING)
         if self.form is None or not self.owners or pending is None or pending.reason != DEFERRED:
             return status

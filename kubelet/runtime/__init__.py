@@ -1,1 +1,1 @@
-"""The emulated container runtime: what containers do, how long it takes, and what is kept of it on disk."""
+"""The emulated container runtime: the behaviour of containers, its durations, and its records on disk."""

@@ -1,7 +1,7 @@
-"""What a container does: what its annotation says in the words of `script`, else its command; and its hooks. Pure.
+"""The behaviour of a container: from its annotation (`script`), else from its command; and its hooks. Pure.
 
-Without annotation a command whose programs are in the table of `commands` takes its time and ends as it would; in hooks
-too. One that reads a terminal waits until a client is attached.
+Without an annotation, a command whose programs are in the table of `commands` takes its time and ends as it
+would; this holds for hooks too. A command that reads a terminal waits until a client is attached.
 """
 
 import math
@@ -55,10 +55,10 @@ SERVERS = frozenset(
 def script_of(
     pod: Pod, container: KubeletContainer, *, is_init: bool, is_ephemeral: bool = False, completion_s: float = 0.0
 ) -> Script:
-    """Return what this container does; its hooks do what the spec says of them where no clause says otherwise.
+    """Return the container's script; its hooks follow the spec where no clause describes them.
 
-    `completion_s`: in a pod that does not restart always, a container of which nothing is known ends with 0 after so
-    many seconds, unless its image is a server's (a Job is made to end); 0: it runs on.
+    `completion_s`: in a pod that does not restart always, a container with an unknown command ends with 0 after
+    so many seconds, unless its image is a server's (a Job is made to end); 0: it runs on.
     """
     script = _script_of(pod, container, is_init, is_ephemeral)
     if completion_s and _completes(pod, container, script):
@@ -128,8 +128,10 @@ def _script_of(pod: Pod, container: KubeletContainer, is_init: bool, is_ephemera
 def spoken(
     pod: KubeletPod, name: str, environment: Mapping[str, str], started_s: float, age_s: float
 ) -> Sequence[OutputPiece] | None:
-    """Return what the command of a container writes in its first `age_s` seconds; None where the annotation says what
-    the container does, or where the command is not known. `started_s`: wall seconds."""
+    """Return the output of a container's command in its first `age_s` seconds.
+
+    None if the annotation describes the container, or if the command is not known. `started_s`: wall seconds.
+    """
     spec = pod.spec
     container = next(
         (c for c in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers) if c.name == name), None
@@ -156,7 +158,7 @@ def _spoken(
 
 
 def literal_environment(container: KubeletContainer) -> tuple[tuple[str, str], ...]:
-    """Return the variables whose values the spec itself says, and what every container has."""
+    """Return the variables with literal values in the spec, and those that every container has."""
     found = {"PATH": PATH, "HOME": "/root"}
     return tuple({**found, **{each.name: each.value for each in container.env}}.items())
 

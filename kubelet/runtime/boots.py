@@ -1,8 +1,8 @@
-"""Which boot of its machine a kubelet host lives in, and what a boot leaves of the pods that ran. Pure.
+"""The machine's boot in which a kubelet host lives, and the effect of a boot on the pods that ran. Pure.
 
-The machine's word is a file that only a boot changes; beside the runtime's record lies the boot it was made
-under. Where the two differ the machine was booted: nothing that the record calls running runs any more.
-Source: kubelet 6; guarantees N4, FM-K3.
+The machine's boot id is in a file that only a boot changes; beside the runtime's record lies the boot id
+under which it was made. If the two differ the machine was booted: nothing that the record calls running
+runs any more. Source: kubelet 6; guarantees N4, FM-K3.
 """
 
 import hashlib
@@ -15,13 +15,16 @@ from kubelet.view import WorkerKey
 from services.api.seams import Disk, Random
 
 BOOT_FILE = "machine.boot"
-"""The boot id of the machine; not there before its first kubelet."""
+"""The file with the machine's boot id; it is missing before the machine's first kubelet."""
 SEEN_FILE = "runtime.boot"
-"""The boot id that the runtime's record belongs to."""
+"""The file with the boot id to which the runtime's record belongs."""
 
 
 class Boot(msgspec.Struct, frozen=True):
-    """`is_new`: the machine was booted since the runtime's record was made. `missing`: files to write, in order."""
+    """The boot of a machine.
+
+    `is_new`: the machine was booted since the runtime's record was made. `missing`: files to write, in order.
+    """
 
     id: str
     is_new: bool
@@ -29,7 +32,7 @@ class Boot(msgspec.Struct, frozen=True):
 
 
 def look(disk: Disk, random: Random, records: Sequence[PodRecord], now: float) -> Boot:
-    """Return the present boot. Records of the future mean another one too: the machine's clock began anew."""
+    """Return the present boot. Records from the future also mean a new boot: the machine's clock began anew."""
     found, seen = _text(disk, BOOT_FILE), _text(disk, SEEN_FILE)
     boot_id = found or f"{random.getrandbits(128):032x}"
     is_new = (bool(seen) and seen != boot_id) or any(record.start_s > now + 1.0 for record in records)
@@ -43,7 +46,7 @@ def _text(disk: Disk, name: str) -> str:
 
 
 def boot_id_of(node: str, boot_id: str) -> str:
-    """Return the boot id of one emulated node of a machine, shaped as Linux shows it."""
+    """Return the boot id of one emulated node of a machine, in Linux's form."""
     text = hashlib.sha256(f"{boot_id}/{node}".encode()).hexdigest()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
 
@@ -51,12 +54,12 @@ def boot_id_of(node: str, boot_id: str) -> str:
 def after_boot(
     records: Mapping[tuple[str, WorkerKey], PodRecord], now: float
 ) -> dict[tuple[str, WorkerKey], PodRecord]:
-    """Return what the runtime holds once the machine is up again: the same containers, none of which runs."""
+    """Return the runtime's records after a boot: the same containers, all of them ended."""
     return {where: without_sandbox(record, now) for where, record in records.items()}
 
 
 def without_sandbox(record: PodRecord, now: float) -> PodRecord:
-    """Return what the runtime holds of a pod whose sandbox is gone: the same containers, none of which runs."""
+    """Return the runtime's record of a pod whose sandbox is gone: the same containers, all of them ended."""
     return msgspec.structs.replace(
         record, start_s=min(record.start_s, now), containers=[_lost(each, now) for each in record.containers]
     )

@@ -1,4 +1,4 @@
-"""Claims whose devices a node's pods use, as their checkpoint has them. Pure.
+"""The claims whose devices a node's pods use, as their checkpoint has them. Pure.
 
 Source: dra-core 7; guarantees N2.
 """
@@ -9,8 +9,11 @@ from services.api.meta import Key
 
 
 class PreparedDevice(msgspec.Struct, frozen=True, array_like=True):
-    """A device that its driver prepared: `requests` it is for, none for all of the claim's; `cdi`: its ids for the
-    container runtime. Source: upstream `NodePrepareResourceResponse`."""
+    """A device that its driver prepared.
+
+    `requests`: the claim's requests it is for; empty: all of the claim's. `cdi`: its ids for the container
+    runtime. Source: upstream `NodePrepareResourceResponse`.
+    """
 
     driver: str
     pool: str
@@ -21,17 +24,20 @@ class PreparedDevice(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def path(self) -> str:
-        """The device as the event log names it: `driver/pool/device`, and the share of it."""
+        """The device's name in the event log: `driver/pool/device`, and its share."""
         return f"{self.driver}/{self.pool}/{self.device}" + (f"/{self.share_id}" if self.share_id else "")
 
     def is_for(self, request: str) -> bool:
-        """Whether a container gets it that asks for this request, "" for all of the claim."""
+        """Whether a container that uses this request gets the device; "" stands for the whole claim."""
         return not request or not self.requests or request in self.requests
 
 
 class HeldClaim(msgspec.Struct, frozen=True, array_like=True):
-    """A claim of a pod and its devices by driver, each as `pool/device`; a crash hides whether they were prepared.
-    `prepared`: what drivers answered. `admin`: the devices, `driver/pool/device`, that it has beside other claims."""
+    """A pod's claim and its devices by driver, each as `pool/device`.
+
+    A crash hides whether the devices were prepared. `prepared`: the drivers' answers. `admin`: its devices with
+    admin access, as `driver/pool/device`, which other claims may use too.
+    """
 
     uid: str
     namespace: str
@@ -42,5 +48,5 @@ class HeldClaim(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> Key:
-        """Namespace and name."""
+        """The namespace and name of the claim."""
         return Key(self.namespace, self.name)

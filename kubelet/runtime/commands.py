@@ -1,6 +1,6 @@
-"""What comes of a command of an emulated container: the door to the emulated shell.
+"""The execution of commands of emulated containers: the entry to the emulated shell.
 
-The shell is loaded with the first command; containers without any need none.
+The shell is loaded with the first command; containers without a command need none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def run(
     hostname: str = "",
     until_s: float = math.inf,
 ) -> Outcome:
-    """Return what comes of a command that begins at `wall_s`, as far as it goes in `until_s` seconds."""
+    """Return the outcome of a command that begins at `wall_s`, as far as it gets in `until_s` seconds."""
     from kubelet.runtime.shell import programs
 
     return programs.run(words, environment, None, stdin, wall_s=wall_s, hostname=hostname, until_s=until_s)

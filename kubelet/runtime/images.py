@@ -1,22 +1,26 @@
-"""The images of one node: which are there, and who may pull next. Pure.
+"""The images of one node: the present ones, and the order of pulls. Pure.
 
-Pods share what one of them has pulled. Pulls are made one after the other, in the order they were asked for, unless
-the node pulls in parallel. An image that is being pulled, or is there already, costs another pod only a
-question. Source: kubelet 8; upstream `pkg/kubelet/images/puller.go`, `serializeImagePulls`, `maxParallelImagePulls`.
+Pods share images that one of them has pulled. Pulls are made one after the other, in the order of requests,
+unless the node pulls in parallel. An image that is being pulled, or is present already, costs another pod
+only a request to the registry. Source: kubelet 8; upstream `pkg/kubelet/images/puller.go`,
+`serializeImagePulls`, `maxParallelImagePulls`.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 ASK_S: Final = 0.2
-"""How long it takes to learn from the registry that nothing has to be fetched."""
+"""Seconds of a request to the registry that finds nothing to fetch."""
 BYTES_PER_S: Final = 50_000_000
 REPORTED_MAX: Final = 50
-"""So many images at most stand in the Node's status (upstream `nodeStatusMaxImages`)."""
+"""Maximal number of images in the Node's status (upstream `nodeStatusMaxImages`)."""
 
 
 class NodeImages:
-    """Invariant: `_lanes` has the moments at which each puller is free again; none: as many pull as want to."""
+    """The images of one node.
+
+    Invariant: `_lanes` has the time at which each puller is free again; empty: pulls are unlimited.
+    """
 
     def __init__(self, present: Mapping[str, int] | None = None, *, pullers: int = 1) -> None:
         self.present: dict[str, int] = dict(present or {})
@@ -31,7 +35,7 @@ class NodeImages:
         self._coming: dict[str, float] = {}
 
     def pull(self, image: str, now: float, takes_s: float) -> tuple[float, float]:
-        """Take a place in the queue; return when the pull begins and when it ends. `takes_s`: if nothing is there."""
+        """Queue a pull; return when it begins and when it ends. `takes_s`: its seconds if the image is not present."""
         if image in self.present:
             takes_s = min(takes_s, ASK_S)
         elif (comes_s := self._coming.get(image)) is not None and comes_s > now:
@@ -44,11 +48,11 @@ class NodeImages:
         return begin_s, begin_s + takes_s
 
     def expect(self, image: str, at_s: float) -> None:
-        """A pull that will succeed ends then."""
+        """Note when a pull that will succeed ends."""
         self._coming.setdefault(image, at_s)
 
     def add(self, image: str, takes_s: float, now: float) -> None:
-        """The image is here, after so long a pull, from which its size follows."""
+        """Add a pulled image; its size follows from the duration of the pull."""
         self._coming.pop(image, None)
         size = self.collected.pop(image, None)
         if image not in self.present:
@@ -57,16 +61,16 @@ class NodeImages:
 
     @property
     def total(self) -> int:
-        """How many bytes the images here come to."""
+        """The total bytes of the present images."""
         return sum(self.present.values())
 
     def delete(self, image: str, now: float) -> None:
-        """The image is on the node no more."""
+        """Remove an image from the node."""
         self.collected[image] = self.present.pop(image)
         self.on_change(now)
 
     def takes_s(self, image: str) -> float:
-        """Return how long a deleted image takes to pull again."""
+        """Return the seconds that another pull of a deleted image takes."""
         return self.collected.get(image, 0) / BYTES_PER_S + ASK_S
 
     def reported(self) -> tuple[tuple[str, int], ...]:

@@ -1,8 +1,7 @@
-"""How long each stage of a pod's life on a node takes: distributions, seeded by node and pod.
+"""The duration of each stage of a pod's life on a node: distributions, seeded by node and pod.
 
-A draw depends on the seed, the node, the pod and the stage alone, never on how many draws came before;
-so adding a pod to an experiment does not change the luck of the others. Pure.
-Source: kubelet 8.
+A draw depends on the seed, the node, the pod and the stage alone, never on how many draws came before; so
+adding a pod to an experiment does not change the draws of the others. Pure. Source: kubelet 8.
 """
 
 from __future__ import annotations
@@ -24,12 +23,16 @@ DEFAULTS = {
     "attach": "lognormal:3,0.25",
     "mount-claim": "lognormal:0.5,0.25",
 }
-"""From the watch event to a worker; volumes; sandbox and network; image check; container create and
-start; from SIGTERM to the exit of a container whose script does not say; one call that resizes a container; a question
-for all containers of a node, drawn once a node; a volume of a claim, attached and then mounted."""
+"""Default distributions, by stage.
+
+They are: from the watch event to a worker; volumes; sandbox and network; image check; container create and
+start; from SIGTERM to the exit of a container whose script does not say; one call that resizes a container;
+a query for all containers of a node, drawn once per node; the attachment, then the mount of a claim's
+volume.
+"""
 STAGES = tuple(DEFAULTS)
 _PLACES = {stage: place if place < 6 else 1 << (26 + place) for place, stage in enumerate(STAGES)}
-"""Where in the sequence of draws each stage begins; a stage apart does not change the luck of the others."""
+"""Start of each stage in the sequence of draws, so that one stage does not change the draws of the others."""
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -56,15 +59,18 @@ def pod_seed(seed: int, node: str, uid: str) -> int:
 
 @dataclass(frozen=True)
 class Distribution:
-    """`kind` with its parameters, all in seconds: constant:S, uniform:MIN,MAX, normal:MEAN,SD,
-    lognormal:MEDIAN,SIGMA, pareto:MINIMUM,ALPHA, empirical:S,S,… (each as likely)."""
+    """A distribution: `kind` with its parameters, all in seconds.
+
+    The kinds are constant:S, uniform:MIN,MAX, normal:MEAN,SD, lognormal:MEDIAN,SIGMA, pareto:MINIMUM,ALPHA,
+    empirical:S,S,… (each as likely).
+    """
 
     kind: str
     parameters: tuple[float, ...]
 
     @classmethod
     def parse(cls, text: str) -> Distribution:
-        """Return the distribution `text` names. Raises: ValueError."""
+        """Return the distribution that `text` describes. Raises: ValueError."""
         kind, _, rest = text.partition(":")
         wants = {"constant": 1, "uniform": 2, "normal": 2, "lognormal": 2, "pareto": 2, "empirical": 0}
         if kind not in wants:
@@ -106,7 +112,7 @@ def _gauss(bits: int) -> float:
 
 
 class LatencyModel:
-    """A distribution a stage, and the seed of all draws."""
+    """One distribution per stage, and the seed of all draws."""
 
     def __init__(self, stages: dict[str, Distribution], seed: int) -> None:
         self._stages = stages
@@ -114,7 +120,10 @@ class LatencyModel:
 
     @classmethod
     def parse(cls, texts: Iterable[str], seed: int) -> LatencyModel:
-        """Return the model of `STAGE=DISTRIBUTION` over the defaults, `all`: every stage. Raises: ValueError."""
+        """Return the model with these `STAGE=DISTRIBUTION` texts over the defaults. Raises: ValueError.
+
+        The stage `all` stands for every stage.
+        """
         stages = {stage: Distribution.parse(text) for stage, text in DEFAULTS.items()}
         for text in texts:
             stage, sign, rest = text.partition("=")
@@ -140,13 +149,13 @@ class PodLatency:
         self._start: int | None = None
 
     def share(self, what: str, nth: int) -> float:
-        """Return a number in (0, 1) for the `nth` time something is left to chance."""
+        """Return a number in (0, 1) for the `nth` random choice about `what`."""
         if self._start is None:
             self._start = pod_seed(self._seed, self._node, self._uid)
         return _unit(pod_seed(self._start, what, str(nth)))
 
     def of(self, stage: str, nth: int = 0) -> float:
-        """Return the seconds the `nth` occurrence of a stage takes."""
+        """Return the seconds that the `nth` occurrence of a stage takes."""
         distribution = self._stages[stage]
         if distribution.kind == "constant":
             return distribution.parameters[0]

@@ -1,8 +1,8 @@
-"""Lines about pods in a file that only grows, the newest of a pod counts; folded into a snapshot when long.
+"""Append-only files of lines about pods; a pod's newest line counts. Long files are folded into a snapshot.
 
-`NAME.snapshot` begins with the number of the log that continues it; a crash between any two steps of a folding
-leaves either the old pair or the new one. What is on disk is changed by the journal alone, which appends to several
-such files at once. Source: guarantees N2, N4; FM-K5, FM-K6.
+`NAME.snapshot` begins with the number of the log that continues it; a crash between any two steps of a
+folding leaves either the old pair or the new one. Only the journal changes the files on disk; it appends to
+several such files at once. Source: guarantees N2, N4; FM-K5, FM-K6.
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from services.api.seams import Disk
 
 FOLD_BYTES = 16 << 20
 Where = tuple[str, WorkerKey]
-"""A node, and one pod for one binding."""
+"""A node's name, and one pod for one binding."""
 
 
 class Lines(msgspec.Struct, frozen=True):
-    """What both files have to say of one pod from now on. `is_gone`: nothing any more."""
+    """A pod's new lines in both files. `is_gone`: the pod's lines are erased."""
 
     where: Where
     runtime: bytes
@@ -28,7 +28,7 @@ class Lines(msgspec.Struct, frozen=True):
 
 
 class LineFile:
-    """One file's name, length, and the lines in it that still count."""
+    """One file's name and length, and its lines that still count."""
 
     def __init__(self, disk: Disk, name: str) -> None:
         self._disk, self._name, self._snapshot = disk, name, f"{name}.snapshot"
@@ -38,16 +38,16 @@ class LineFile:
 
     @property
     def log(self) -> str:
-        """Where the next line goes."""
+        """The name of the file to which the next line is appended."""
         return f"{self._name}-{self._number}.log"
 
     @property
     def is_long(self) -> bool:
-        """Whether it is to be folded before the next line is added."""
+        """Whether the file has to be folded before the next line is added."""
         return self._bytes >= FOLD_BYTES
 
     def lines(self) -> list[bytes]:
-        """Read what is on disk, oldest first; a line may be torn, or be of no use."""
+        """Return the lines on disk, oldest first; a line may be torn or useless."""
         head, _, rest = (self._disk.read(self._snapshot) or b"").partition(b"\n")
         found: list[bytes] = []
         try:
@@ -62,11 +62,11 @@ class LineFile:
         return found + continued.split(b"\n")
 
     def distrust(self) -> None:
-        """The end may be torn: go on behind a snapshot, in a new log."""
+        """Require a snapshot and a new log before the next line, because the log's end may be torn."""
         self._bytes = FOLD_BYTES
 
     def added(self, data: bytes, lines: Iterable[tuple[Where, bytes, bool]]) -> None:
-        """These bytes were appended, which is to say these lines; an empty one is none. The last: the pod is gone."""
+        """Count appended bytes and keep their lines; an empty line is skipped. The third item: the pod is gone."""
         self._bytes += len(data)
         for where, line, is_gone in lines:
             if line:
@@ -75,7 +75,7 @@ class LineFile:
                     self.live[where] = line
 
     async def fold(self) -> None:
-        """Have the file say what counts, and nothing else. Raises: OSError."""
+        """Rewrite the file with only the lines that count. Raises: OSError."""
         number = self._number + 1
         old, new = self.log, f"{self._name}-{number}.log"
         head = msgspec.json.encode({"log": number}) + b"\n"

@@ -1,4 +1,4 @@
-"""How a command of an emulated container ends, and what it wrote."""
+"""The outcome of a command of an emulated container: its end and its output."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ STDOUT: Final = 1
 
 
 class Interrupted(Exception):
-    """SIGINT: thrown into a process."""
+    """Exception: SIGINT, thrown into a process."""
 
 
 class OutputPiece(NamedTuple):
-    """Output so many seconds after the start; `stream`: 1 or 2."""
+    """A piece of output, so many seconds after the start; `stream`: 1 or 2."""
 
     after_s: float
     stream: int
@@ -21,7 +21,7 @@ class OutputPiece(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a command ends: its exit code (None: it goes on), after how many seconds, and what it wrote when.
+    """The outcome of a command: its exit code (None: it goes on), its duration in seconds, and its output.
 
     `unknown`: programs that it named and that do not exist here.
     """
@@ -33,10 +33,10 @@ class Outcome(NamedTuple):
 
     @property
     def output(self) -> bytes:
-        """What it wrote to standard output."""
+        """The command's bytes on standard output."""
         return b"".join(each.data for each in self.written if each.stream == STDOUT)
 
     @property
     def errors(self) -> bytes:
-        """What it wrote to standard error."""
+        """The command's bytes on standard error."""
         return b"".join(each.data for each in self.written if each.stream != STDOUT)

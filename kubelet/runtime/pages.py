@@ -1,7 +1,7 @@
-"""What an emulated container answers on its declared ports: one small HTTP page. Pure.
+"""The HTTP page that an emulated container serves on its declared ports. Pure.
 
-The annotation `keplab.dev/http`, or `keplab.dev/http.<container>` for one container, says another answer: a status, and
-after it the body: `503 not yet`.
+The annotation `keplab.dev/http`, or `keplab.dev/http.<container>` for one container, sets another answer: a
+status, and after it the body: `503 not yet`.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _PHRASES: Final = {
 
 
 class PageRequest(NamedTuple):
-    """A request that came whole: what is answered, and how the connection goes on."""
+    """A complete HTTP request: its method and target, its length, and whether the connection stays open."""
 
     method: str
     target: str
@@ -28,7 +28,7 @@ class PageRequest(NamedTuple):
 
 
 def read_head(head: bytes) -> PageRequest | None:
-    """Return what a request asks for; None for what is no HTTP/1 request."""
+    """Return the request in a head of HTTP; None if it is not an HTTP/1 request."""
     first, *rest = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -53,7 +53,7 @@ BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnecti
 
 
 def container_on(pod: Document, port: int) -> str | None:
-    """Return the container that declares the TCP port; None when none does."""
+    """Return the container that declares the TCP port; None when no container does."""
     spec: dict[str, Any] = pod.get("spec") or {}
     sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
     for container in (*(spec.get("containers") or ()), *sidecars):

@@ -1,10 +1,10 @@
-"""When a node notices what its containers do by themselves: its pod lifecycle event generator. Pure.
+"""The pod lifecycle event generator: when a node notices changes that containers make by themselves. Pure.
 
-Generic: every second, and as long as that takes, the runtime is asked for all containers; what one did since then is
-seen then. Evented: the runtime reports at once, and is asked every 300 s only. When that stream has failed five times
-the node goes back to asking every second, for good. Here relists are counted from when they began.
-What the kubelet does itself, such as stopping a container, it knows without either.
-Source: kubelet 1, 10, 11; upstream `pkg/kubelet/pleg`, `pkg/kubelet/kubelet.go` (periods, thresholds, retries).
+Generic: every second, plus the time of the query, the runtime is asked for all containers; a change is seen
+by the next query. Evented: the runtime reports at once, and is asked every 300 s only. When that stream has
+failed five times the node goes back to asking every second, for good. Here relists are counted from when
+they began. The kubelet's own actions, such as stopping a container, are known without either. Source:
+kubelet 1, 10, 11; upstream `pkg/kubelet/pleg`, `pkg/kubelet/kubelet.go` (periods, thresholds, retries).
 """
 
 import math
@@ -12,14 +12,17 @@ from typing import Final
 
 GENERIC, EVENTED = "generic", "evented"
 PERIODS_S: Final = {GENERIC: 1.0, EVENTED: 300.0}
-"""From the end of one relist to the beginning of the next."""
+"""Seconds from the end of one relist to the beginning of the next."""
 THRESHOLDS_S: Final = {GENERIC: 180.0, EVENTED: 600.0}
-"""So long after the last relist the node is not Ready."""
+"""Seconds after the last relist from which on the node is not Ready."""
 STREAM_TRIES: Final = 5
 
 
 class Pleg:
-    """Invariant: relists begin at `_anchor_s` and every `interval_s` from there, but none between `_stuck`."""
+    """The relists of one node.
+
+    Invariant: relists begin at `_anchor_s` and every `interval_s` from there, but none between `_stuck`.
+    """
 
     def __init__(self, mode: str = EVENTED, relist_s: float = 0.0, now: float = 0.0, share: float = 0.0) -> None:
         self.mode = mode
@@ -34,18 +37,19 @@ class Pleg:
 
     @property
     def interval_s(self) -> float:
-        """From the beginning of one relist to that of the next."""
+        """Seconds from the beginning of one relist to that of the next."""
         return PERIODS_S[self.mode] + self.relist_s
 
     @property
     def threshold_s(self) -> float:
-        """How long the node stays Ready while no relist ends."""
+        """Seconds for which the node stays Ready while no relist ends."""
         return THRESHOLDS_S[self.mode]
 
     def notices_s(self, t: float) -> float:
-        """Return when something that happened at `t` is noticed; infinity: never, as things are.
+        """Return when a change at `t` is noticed; infinity: never, as things are.
 
-        Without events that is the end of the first relist that begins at `t` or later; a stuck one ends with that.
+        Without events that is the end of the first relist that begins at `t` or later; a relist that is stuck ends
+        with the fault.
         """
         if self.mode == EVENTED:
             return t
@@ -66,7 +70,7 @@ class Pleg:
         return 0 if since_s < 0 else 1 + int(since_s / self.interval_s + 1e-9)
 
     def spanned_s(self, now: float) -> float:
-        """Return how long it is from the first relist to the last that has ended: the sum of their intervals."""
+        """Return the seconds from the first relist to the last that has ended: the sum of their intervals."""
         from_s, until_s = self._stuck
         at_s = self._anchor_s
         if until_s <= now:
@@ -77,7 +81,7 @@ class Pleg:
         return max(0.0, max(at_s, self._anchor_s + (last - 1) * self.interval_s) - self._first_s) if last else 0.0
 
     def stick(self, now: float, for_s: float) -> None:
-        """No relist ends for so long; 0: the one that was stuck ends now, and the next begins a period later."""
+        """Let no relist end for so many seconds; 0: the stuck relist ends now, and the next begins a period later."""
         if for_s <= 0 and now >= self._stuck[1]:
             return
         was_stuck = for_s <= 0 and self._stuck[0] <= now < self._stuck[1]
@@ -90,7 +94,7 @@ class Pleg:
         self._stuck = (now, now + for_s) if for_s > 0 else (math.inf, math.inf)
 
     def fail_stream(self, now: float, tries: int) -> None:
-        """The runtime's stream of events failed so often in a row: each time everything is asked for."""
+        """Fail the runtime's stream of events `tries` times in a row: each time all containers are queried."""
         if self.mode == GENERIC:
             return
         tries = min(tries, self._tries_left)
@@ -105,4 +109,4 @@ class Pleg:
 
 
 AT_ONCE: Final = Pleg()
-"""Of nodes that notice everything at once; it is never changed."""
+"""The generator of nodes that notice all changes at once; it is never changed."""

@@ -1,8 +1,9 @@
-"""Is a container started, ready, alive? Its probes, asked at their times, and what follows from the answers. Pure.
+"""The probes of a container, run at their times, and the effects of their answers: started, ready, alive. Pure.
 
-An emulated container's answers are known beforehand (`script`), so a probe that is answered well is not asked again
-before its answer can be another one: a thousand healthy containers cost no timer. Every failure is recorded, as a node
-records it. Source: kubelet 3.3; upstream `pkg/kubelet/prober` (thresholds, suppression, the wait after a failure).
+An emulated container's answers are known beforehand (`script`), so a probe that succeeds is not run again
+before its answer can change: a thousand healthy containers cost no timer. Every failure is recorded, as a
+node records it. Source: kubelet 3.3; upstream `pkg/kubelet/prober` (thresholds, suppression, the wait after
+a failure).
 """
 
 import math
@@ -15,12 +16,15 @@ from kubelet.view import KubeletContainer, Probe
 
 STARTUP, READINESS, LIVENESS = "startup", "readiness", "liveness"
 REDIRECTED = "Probe terminated redirects, Response body: "
-"""What a probe that was sent elsewhere says: that is no failure."""
+"""The message of a probe that was redirected to another host: that is no failure."""
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """What one try brought. `failure`: the text to record, "" after a success, which may have a `warning`; `kills`: the
-    container must end."""
+    """The result of one try of a probe.
+
+    `failure`: the text to record, "" after a success, which may have a `warning`; `kills`: the container must
+    end.
+    """
 
     probe: str
     failure: str = ""
@@ -30,8 +34,10 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 
 class Prober:
-    """One probe of one container: its tries of the present run. `result` None: it says nothing yet. `due_s` None: it is
-    not asked, or its answer cannot change."""
+    """One probe of one container: its tries in the present run.
+
+    `result` None: no result yet. `due_s` None: it is not run, or its answer cannot change.
+    """
 
     __slots__ = ("_first_s", "_is_awaited", "_last", "_run", "due_s", "kind", "result", "spec")
 
@@ -45,23 +51,25 @@ class Prober:
         self._is_awaited = False
 
     def forget(self) -> None:
-        """A new run begins: nothing is known of it. Liveness is assumed, readiness is not."""
+        """Reset the probe for a new run. Liveness is assumed, readiness is not."""
         self.result = {STARTUP: None, READINESS: False, LIVENESS: True}[self.kind]
         self.rest()
         self._last, self._run = None, 0
 
     def begin(self, at_s: float) -> None:
-        """Ask from then on, every period."""
+        """Run the probe from then on, every period."""
         self._first_s = self.due_s = at_s
         self._is_awaited = False
 
     def rest(self) -> None:
-        """Ask no more."""
+        """Run the probe no more."""
         self.due_s, self._is_awaited = None, False
 
     def attempt(self, t: float, script: Script, started_s: float) -> str | None:
-        """Ask, at a time that is due; return how that failed, "" for a success, None while no answer has come.
-        A success that warns is asked for again, so that it is recorded each time."""
+        """Run a probe that is due; return how it failed, "" for a success, None while no answer has come.
+
+        A success with a warning is run again, so that the warning is recorded each time.
+        """
         how = HANGS if self._is_awaited else script.answer(self.kind, t - started_s)
         if how == WARNS and self.spec.http_get is None:
             how = ""
@@ -91,7 +99,7 @@ class Prober:
 
 
 class ContainerProbes:
-    """All probes of one container. Invariant: while the startup probe has not succeeded, no other is asked."""
+    """All probes of one container. Invariant: until the startup probe has succeeded, no other probe is run."""
 
     __slots__ = ("_all", "_container", "_liveness", "_readiness", "_script", "_started_s", "_startup")
 
@@ -105,21 +113,21 @@ class ContainerProbes:
 
     @property
     def is_started(self) -> bool:
-        """Whether the present run has come up."""
+        """Whether the present run has started, by its startup probe."""
         return self._startup is None or self._startup.result is True
 
     @property
     def is_ready(self) -> bool | None:
-        """What the readiness probe says; None: there is none."""
+        """The result of the readiness probe; None: there is no such probe."""
         return None if self._readiness is None else self._readiness.result is True
 
     @property
     def due_s(self) -> float | None:
-        """When the next try, or its time-out, is due."""
+        """The time at which the next try, or its time-out, is due."""
         return min((p.due_s for p in self._all if p.due_s is not None), default=None)
 
     def run(self, started_s: float, now: float = 0.0) -> None:
-        """A run began: ask from the initial delay on, not before `now`."""
+        """Begin the probes of a new run, from the initial delay on, not before `now`."""
         self._started_s = started_s
         for prober in self._all:
             prober.forget()
@@ -129,13 +137,15 @@ class ContainerProbes:
             self._begin_others(max(now, started_s))
 
     def wait(self) -> None:
-        """Ask nothing until `run` is called again."""
+        """Run no probe until `run` is called again."""
         for prober in self._all:
             prober.rest()
 
     def resume(self, started_s: float, now: float, *, was_started: bool, was_ready: bool, share: float) -> None:
-        """Take over a run that began before this kubelet did; its last results stand until a probe says otherwise.
-        `share` (0 to 1): where in each probe's first period its first try is, so that not all come at once."""
+        """Take over a run that began before this kubelet; its last results stand until a new result.
+
+        `share` (0 to 1): the place of the first try in each probe's first period, so that not all come at once.
+        """
         self.run(started_s)
         if self._readiness is not None:
             self._readiness.result = was_ready
@@ -148,13 +158,13 @@ class ContainerProbes:
                 prober.begin(max(prober.due_s, now + share * prober.spec.period_seconds))
 
     def settle(self) -> None:
-        """The pod is being stopped: no answer ends a container any more; readiness is still probed."""
+        """Stop the startup and liveness probes, because the pod is being stopped; readiness is still probed."""
         for prober in (self._startup, self._liveness):
             if prober is not None:
                 prober.rest()
 
     def step(self, t: float, address: str) -> list[ProbeResult]:
-        """Ask every probe that is due at `t`, in their order; `address`: the pod's, for the texts."""
+        """Run every probe that is due at `t`, in order. `address`: the pod's address, for the messages."""
         found: list[ProbeResult] = []
         for prober in self._all:
             if prober.due_s is None or prober.due_s > t + EARLY_S:
@@ -179,7 +189,7 @@ class ContainerProbes:
         return found
 
     def grace_s(self, probe: str) -> int | None:
-        """Return how long a container that this probe ends may take; None: as long as its pod says."""
+        """Return the grace period of a container that this probe ends, in seconds; None: the pod's."""
         return next(p.spec.termination_grace_period_seconds for p in self._all if p.kind == probe)
 
     def _begin_others(self, t: float) -> None:
@@ -189,16 +199,17 @@ class ContainerProbes:
 
 
 def probes_of(container: KubeletContainer, script: Script) -> ContainerProbes | None:
-    """Return the container's probes, None when it has none."""
+    """Return the container's probes; None when it has no probe."""
     if container.startup_probe is None and container.readiness_probe is None and container.liveness_probe is None:
         return None
     return ContainerProbes(container, script)
 
 
 def failure_text(probe: Probe, container: KubeletContainer, how: str, address: str) -> str:
-    """Return what follows `Liveness probe failed: `; `how`: refuses, fails or hangs; `address`: the pod's.
+    """Return the text that follows `Liveness probe failed: `.
 
-    In the words people find in events. Source: upstream `pkg/probe`.
+    `how`: refuses, fails or hangs; `address`: the pod's. The text has the words of Kubernetes' events. Source:
+    upstream `pkg/probe`.
     """
     if (get := probe.http_get) is not None:
         where = f"{get.host or address}:{_port(get.port, container)}"

@@ -1,7 +1,8 @@
-"""What the spec of a pod puts into a container: its variables, the files of its volumes, its directories. Pure.
+"""The variables, volume files and directories that a pod's spec puts into a container. Pure.
 
-Objects that are read for it come as `(resource, name) -> object`; one that is missing leaves out what it would give.
-Source: upstream `pkg/kubelet/kubelet_pods.go` (makeEnvironmentVariables), `pkg/volume/util/atomic_writer.go`.
+Objects that are read for it come as `(resource, name) -> object`; a missing object contributes nothing.
+Source: upstream `pkg/kubelet/kubelet_pods.go` (makeEnvironmentVariables),
+`pkg/volume/util/atomic_writer.go`.
 """
 
 import base64
@@ -17,11 +18,11 @@ from services.api.quantity import milli
 CONFIG_MAPS, SECRETS, TOKENS = "configmaps", "secrets", "serviceaccounts/token"
 Objects = Mapping[tuple[str, str], Document]
 _DEFAULTED: Final = ("cpu", "memory", "ephemeral-storage")
-"""Resources of which a limit that is not said is what the node can give."""
+"""Resources whose missing limit is the node's allocatable amount."""
 
 
 def references(pod: Document, container: Document) -> list[tuple[str, str]]:
-    """Return what has to be read to fill the container: (resource, name); a token is named by its audience."""
+    """Return the objects to read for the container: (resource, name); a token is named by its audience."""
     found: list[tuple[str, str]] = []
     for each in container.get("env") or ():
         source = each.get("valueFrom") or {}
@@ -86,7 +87,7 @@ def _escaped(text: str) -> str:
 
 
 def field_of(pod: Document, path: str) -> str:
-    """Return the value of a downward API field; "" for one there is not."""
+    """Return the value of a downward API field; "" for an unknown field."""
     meta, spec, status = pod.get("metadata") or {}, pod.get("spec") or {}, pod.get("status") or {}
     if (found := re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)) is not None:
         return str((meta.get(found.group(1)) or {}).get(found.group(2), ""))
@@ -105,7 +106,7 @@ def field_of(pod: Document, path: str) -> str:
 
 
 def resource_of(pod: Document, container: Document, reference: Document, allocatable: Mapping[str, str]) -> str:
-    """Return a container's limit or request, divided and rounded up; a limit that is not said is the node's."""
+    """Return a container's limit or request, divided and rounded up; a missing limit is the node's."""
     spec = pod.get("spec") or {}
     all_containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
     named = next((c for c in all_containers if c.get("name") == reference.get("containerName")), container)
@@ -133,7 +134,7 @@ def expanded(text: str, known: Mapping[str, str]) -> str:
 def environment(
     pod: Document, container: Document, objects: Objects, allocatable: Mapping[str, str], services: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables of the container. `services`: those that name services."""
+    """Return the variables of the container. `services`: the variables that name services."""
     meta = pod.get("metadata") or {}
     hostname = str((pod.get("spec") or {}).get("hostname") or meta.get("name", ""))
     found = {"PATH": PATH, "HOSTNAME": hostname, **services}

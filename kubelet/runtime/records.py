@@ -1,11 +1,11 @@
-"""What outlives a kubelet: the emulated runtime's record of what runs, and the kubelet's checkpoint. Pure.
+"""The records that outlive a kubelet: the emulated runtime's of what runs, and the kubelet's checkpoint. Pure.
 
-A container's whole course follows from its script, its start and the requests to stop it, so the runtime's record
-needs little: since when what runs, with which sizes, CPUs and devices; the next kubelet re-adopts what it says (N4).
-The checkpoint says what the kubelet allocated: the size of a resize that is not carried out yet, and again the CPUs,
-memory and devices. Either can be lost without the other. Where the checkpoint is silent about a pod that runs, what it
-runs with is what it was allocated (FM-K5); where the runtime is silent, nothing of the pod runs any more.
-Source: kubelet 6; guarantees N2 to N4, FM-K5; dra-core 7.
+A container's whole course follows from its script, its start and the requests to stop it, so the runtime's
+record needs little: what runs, since when, with which sizes, CPUs and devices; the next kubelet re-adopts
+it (N4). The checkpoint has the kubelet's allocations: the size of a resize that is not applied yet, and
+again the CPUs, memory and devices. Either can be lost without the other. If a running pod is missing in the
+checkpoint, its running size counts as its allocation (FM-K5); if a pod is missing in the runtime's record,
+nothing of it runs any more. Source: kubelet 6; guarantees N2 to N4, FM-K5; dra-core 7.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,11 +21,14 @@ from kubelet.view import WorkerKey
 from services.api.errors import UNREADABLE
 
 LOST_EXIT = 255
-"""Of a container that ended with its machine; the runtime cannot say more."""
+"""Exit code of a container that ended with its machine; the runtime cannot say more."""
 
 
 class ContainerRecord(msgspec.Struct, array_like=True):
-    """`started_s` and `finished_s` are monotonic seconds of the host; `exit_code` -1: not ended."""
+    """The runtime's record of one container.
+
+    `started_s` and `finished_s` are monotonic seconds of the host; `exit_code` -1: not ended.
+    """
 
     name: str
     started_s: float
@@ -35,11 +38,12 @@ class ContainerRecord(msgspec.Struct, array_like=True):
 
 
 class PodRecord(msgspec.Struct, array_like=True):
-    """What is known of one pod for one binding, whatever becomes of the kubelet. `is_gone` erases what was recorded.
+    """The record of one pod for one binding, whatever becomes of the kubelet. `is_gone` erases it.
 
-    `allocation` is what the pod has to itself, `allocated` the size it was given; `actual`, what the runtime last
-    applied, is None as long as that is the same (KEP-1287). `claims`: whose devices are, or may be, prepared for the
-    pod (KEP-4381). The runtime's own record has the sizes it applied; allocations are the checkpoint's.
+    `allocation` has the resources that are the pod's alone, `allocated` its size; `actual`, the size that the
+    runtime last applied, is None as long as both are the same (KEP-1287). `claims`: claims whose devices are,
+    or may be, prepared for the pod (KEP-4381). The runtime's own record has the sizes it applied; allocations
+    are the checkpoint's.
     """
 
     node: str
@@ -59,12 +63,15 @@ class PodRecord(msgspec.Struct, array_like=True):
 
     @property
     def key(self) -> WorkerKey:
-        """Whose record this is."""
+        """The pod and binding of this record."""
         return WorkerKey(self.uid, self.generation)
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
-    """One pod for one binding. `claims`: whose devices are, or may be, prepared for it. `is_gone` erases the rest."""
+    """The checkpoint of one pod for one binding. `is_gone` erases it.
+
+    `claims`: claims whose devices are, or may be, prepared for the pod.
+    """
 
     node: str
     uid: str
@@ -76,7 +83,7 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> WorkerKey:
-        """Whose it is."""
+        """The pod and binding of this checkpoint."""
         return WorkerKey(self.uid, self.generation)
 
 
@@ -85,33 +92,36 @@ R = TypeVar("R", PodRecord, Checkpoint)
 
 
 def encode_record(record: PodRecord) -> bytes:
-    """Return one line of the runtime's record: its sizes are those the runtime applied."""
+    """Return one line of the runtime's record, with the sizes that the runtime applied."""
     if record.actual is not None:
         record = msgspec.structs.replace(record, allocated=record.actual, actual=None)
     return _ENCODER.encode(record) + b"\n"
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """Return one line."""
+    """Return one line of the checkpoint."""
     return _ENCODER.encode(checkpoint) + b"\n"
 
 
 def checkpoint_of(record: PodRecord) -> Checkpoint:
-    """Return what the kubelet has decided about a pod."""
+    """Return the kubelet's decisions about a pod."""
     return Checkpoint(
         record.node, record.uid, record.generation, record.allocation, record.allocated, record.claims, record.is_gone
     )
 
 
 def lines_of(record: PodRecord) -> Lines:
-    """Return all that is known of a pod, as it is kept."""
+    """Return both lines of a pod."""
     return Lines(
         (record.node, record.key), encode_record(record), encode_checkpoint(checkpoint_of(record)), record.is_gone
     )
 
 
 class Reading(msgspec.Struct, Generic[R], frozen=True):
-    """`torn`: how many lines could not be read; `elsewhere`: how many are about which node that does not live here."""
+    """The result of reading lines.
+
+    `torn`: the number of unreadable lines; `elsewhere`: the number of lines by node that does not run here.
+    """
 
     found: dict[Where, R]
     torn: int
@@ -119,7 +129,7 @@ class Reading(msgspec.Struct, Generic[R], frozen=True):
 
 
 def newest(kind: type[R], lines: Iterable[bytes], nodes: frozenset[str]) -> Reading[R]:
-    """Return what is newest of every pod of these nodes; other lines are left out and counted (FM-K5)."""
+    """Return the newest line of every pod of these nodes; other lines are left out and counted (FM-K5)."""
     decode = msgspec.json.Decoder(kind).decode
     found: dict[Where, R] = {}
     torn, elsewhere = 0, dict[str, int]()
@@ -143,7 +153,7 @@ def newest(kind: type[R], lines: Iterable[bytes], nodes: frozenset[str]) -> Read
 def joined(
     runtime: Mapping[Where, PodRecord], decided: Mapping[Where, Checkpoint]
 ) -> tuple[dict[Where, PodRecord], list[Where]]:
-    """Return all that is known of every pod, and the pods that run and that the checkpoint does not know."""
+    """Return the joined record of every pod, and the running pods that the checkpoint does not know."""
     found: dict[Where, PodRecord] = {}
     silent: list[Where] = []
     for where, record in runtime.items():

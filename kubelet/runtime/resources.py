@@ -1,8 +1,8 @@
-"""A pod's resources, container by container: what it asks for, what it was allocated, what the runtime applied. Pure.
+"""A pod's resources by container: requested, allocated, and applied by the runtime. Pure.
 
-Of one pod there are up to three sizes: desired (the spec), allocated (what this node allocated, kept
-durably) and actual (what the runtime last applied). They are carried on in that order and compared in
-neighbouring pairs only. Source: kep-1287-in-place-resize 2.
+A pod has up to three sizes: desired (the spec), allocated (by this node, kept durably) and actual (what the
+runtime last applied). They are carried on in that order and compared in neighbouring pairs only. Source:
+kep-1287-in-place-resize 2.
 """
 
 import msgspec
@@ -26,15 +26,15 @@ class PodResources(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def lasting(self) -> dict[str, ResourceRequirements]:
-        """What main containers and sidecars have, who run side by side."""
+        """The resources of main containers and sidecars, which run side by side."""
         return {name: size for name, size in self.containers.items() if name not in self.passing}
 
     def of(self, container: str) -> ResourceRequirements:
-        """Return what a container has; nothing for one that is not resizable."""
+        """Return a container's resources; empty for a container that is not resizable."""
         return self.containers.get(container, NOTHING)
 
     def limits_of(self, container: str) -> dict[str, str]:
-        """Return the limits in force: the container's own, and the pod's for what it does not limit itself."""
+        """Return the limits in force: the container's own, and the pod's for resources without one."""
         own = self.of(container).limits
         return own if self.level is None else {**self.level.limits, **own}
 
@@ -43,9 +43,10 @@ NO_RESOURCES = PodResources()
 
 
 def resources_of(pod: KubeletPod, *, with_init_containers: bool = False) -> PodResources:
-    """Return what the pod asks for now for each container that is resizable: main containers and sidecars.
+    """Return the pod's present requests and limits for each resizable container: main containers and sidecars.
 
-    `with_init_containers`: init containers that are no sidecars, too (InPlacePodVerticalScalingInitContainers).
+    `with_init_containers`: also init containers that are not sidecars
+    (InPlacePodVerticalScalingInitContainers).
     """
     spec = pod.spec
     passing = tuple(c.name for c in spec.init_containers if c.restart_policy != "Always")
@@ -55,9 +56,10 @@ def resources_of(pod: KubeletPod, *, with_init_containers: bool = False) -> PodR
 
 
 def aligned(recorded: PodResources, wanted: PodResources) -> PodResources:
-    """Return a recorded size with exactly the containers of `wanted`, which stands for those that were not recorded.
+    """Return a recorded size with exactly the containers of `wanted`.
 
-    A kubelet that starts with another gate records other containers than the one before.
+    Containers that were not recorded have the size in `wanted`. A kubelet that starts with another gate records
+    other containers than the one before.
     """
     if recorded.containers.keys() == wanted.containers.keys() and recorded.passing == wanted.passing:
         return recorded
@@ -66,7 +68,7 @@ def aligned(recorded: PodResources, wanted: PodResources) -> PodResources:
 
 
 def overlaid(pod: KubeletPod, resources: PodResources) -> KubeletPod:
-    """Return the pod as it would be had it always asked for `resources`."""
+    """Return the pod with `resources` in place of its requests and limits."""
     replace = msgspec.structs.replace
 
     def sized(containers: tuple[Container, ...]) -> tuple[Container, ...]:

@@ -1,8 +1,8 @@
-"""What a node's runtime holds, judged by what the statuses of its pods report. Pure.
+"""The state of a node's runtime, derived from the reported statuses of its pods. Pure.
 
-For a mesh that is begun from stored objects, and for pods that are imported into one that runs: nothing of a node is
-there but what its kubelet reported. Exclusive CPUs, memory of NUMA nodes and devices of plugins are in no status, so
-they are not known; all else goes on as it was.
+It serves a mesh that is begun from stored objects, and pods that are imported into a running one: of a
+node, only what its kubelet reported is known. Exclusive CPUs, memory of NUMA nodes and devices of plugins
+are in no status, so they are not known; all else goes on as it was.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,9 +19,9 @@ from services.api.times import parse_time
 
 
 def reported_record(pod: KubeletPod, claims: tuple[HeldClaim, ...], wall_base_s: float) -> PodRecord | None:
-    """Return the record of a pod whose containers were started; None for one of which nothing has run.
+    """Return the record of a pod whose containers were started; None if no container has run.
 
-    `wall_base_s`: what the wall's clock says at second zero of the node's own clock.
+    `wall_base_s`: the wall clock's seconds at second zero of the node's own clock.
     """
     policy, spec, status = pod.spec.restart_policy, pod.spec, pod.status
     shown = (
@@ -49,8 +49,11 @@ def reported_record(pod: KubeletPod, claims: tuple[HeldClaim, ...], wall_base_s:
 
 
 def taken_over(pod: KubeletPod) -> KubeletPod | None:
-    """Return an imported pod with the status that another kubelet reported of it; None for one that is not, of which a
-    kubelet here has reported already, or whose claims a driver has to prepare."""
+    """Return an imported pod with the status that another kubelet reported for it, or None.
+
+    None for a pod that was not imported, that a kubelet here has reported already, or whose claims a driver has
+    to prepare.
+    """
     text = pod.metadata.annotations.get(BEGAN)
     is_new = not (pod.status.start_time or pod.status.container_statuses or pod.status.binding_generation)
     if text is None or not is_new or pod.is_terminal or pod.spec.resource_claims:

@@ -1,8 +1,8 @@
-"""What an emulated container does, and what goes wrong when it starts, read from annotations or from its command. Pure.
+"""The behaviour of an emulated container and the faults of its start, from annotations or its command. Pure.
 
-The annotation `keplab.dev/run` speaks for all main containers of a pod, `keplab.dev/run.<container>` for
-one (init and ephemeral containers too). Clauses are separated by `;`, durations are `200ms`, `5s`, `2m`, `1h` or
-seconds:
+The annotation `keplab.dev/run` applies to all main containers of a pod, `keplab.dev/run.<container>` to one
+(init and ephemeral containers too). Clauses are separated by `;`, durations are `200ms`, `5s`, `2m`, `1h`
+or seconds:
 
     forever                         run until stopped (the default of main containers and sidecars)
     exit CODE [after D]             end with that code (the default of init containers: exit 0 after 0s)
@@ -21,22 +21,25 @@ seconds:
     STAGE fails [N times] [for D] [chance P]
                                     a stage of the start fails: every try, or so many, or with that probability
     answer after D                  until D after the start every probe's connection is refused
-    fail [PROBE] after D [for D]    from D after the start the probe (startup, readiness, liveness; default: every)
-                                    is answered with a failure, for so long (default: for ever)
+    fail [PROBE] after D [for D]    from D after the start the probe (startup, readiness, liveness; default:
+                                    every) is answered with a failure, for so long (default: for ever)
     hang [PROBE] after D [for D]    as `fail`, but no answer comes within the probe's timeoutSeconds
-    warn [PROBE] after D [for D]    an HTTP probe is answered by a redirect to elsewhere: a success, and a ProbeWarning
+    warn [PROBE] after D [for D]    an HTTP probe is answered by a redirect to elsewhere: a success, and a
+                                    ProbeWarning
 
-A container with a readiness probe is ready when that says so; the probe sees what `ready` and `flap` describe. Hooks
-that no clause speaks of take no time and succeed, unless they sleep, open a socket, or run a command that is understood
-(`behavior`).
+A container with a readiness probe is ready when the probe says so; the probe sees what `ready` and `flap`
+describe. Hooks without a clause take no time and succeed, unless they sleep, open a socket, or run a
+command that is understood (`behavior`).
 
 Stages of a start, which fail on a whole node where its definition's `startFaults` say so:
 
     attach, mount                   the volume is not attached (every try takes 2 min 3 s), nor mounted
-    prepare                         the driver of the pod's devices does not prepare them (pods with claims only)
+    prepare                         the driver of the pod's devices does not prepare them (pods with claims
+                                    only)
     sandbox                         the sandbox, or its network, is not made; tried again after 10 s to 15 s
-    config                          what the container's configuration names is not there
-    create, start                   the runtime refuses to create the container; it creates it and cannot start it
+    config                          an object that the container's configuration names does not exist
+    create, start                   the runtime refuses to create the container; it creates it and cannot start
+                                    it
 
 Durations are counted from the pod's first try of that stage; for a node, from when it was configured.
 Source: kubelet 3.3, 8.
@@ -59,7 +62,7 @@ _HOWS = {"fail": FAILS, "hang": HANGS, "warn": WARNS}
 ATTACH, MOUNT, PREPARE, SANDBOX = "attach", "mount", "prepare", "sandbox"
 CONFIG, CREATE, START = "config", "create", "start"
 NETWORK: Final = "network"
-"""A node whose network does not work at all: no clause of its own, see `node/health`."""
+"""The stage of a node whose network does not work at all: it has no clause of its own, see `node/health`."""
 NETWORK_DOWN: Final = (
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
     "message:Network plugin returns error: cni plugin not initialized"
@@ -70,11 +73,11 @@ FORM: Final = "want: STAGE fails [N times] [for DURATION] [chance 0..1], STAGE o
 
 
 class ScriptError(ValueError):
-    """A clause that cannot be read; the message names it."""
+    """Error: a clause cannot be read; the message names it."""
 
 
 def is_duration(text: str) -> bool:
-    """Whether `duration_s` understands it."""
+    """Whether `duration_s` can parse the text."""
     try:
         seconds_in(text)
     except ValueError:
@@ -91,7 +94,10 @@ def duration_s(text: str) -> float:
 
 
 class StartFault(msgspec.Struct, frozen=True):
-    """One clause of a stage. `times` 0: always; `for_s` in seconds; `chance` that a try fails."""
+    """A fault of a start's stage, from one clause.
+
+    `times` 0: always; `for_s` in seconds; `chance`: the probability that a try fails.
+    """
 
     stage: str
     times: int = 0
@@ -119,7 +125,7 @@ def parse_fault(words: Sequence[str]) -> StartFault:
 
 
 class StartFaults:
-    """Faults and how often each has struck. `since_s`: when they began; None: each at the first try of its stage."""
+    """Faults and how often each has struck. `since_s`: when they began; None: at the first try of their stage."""
 
     def __init__(self, faults: Iterable[StartFault] = (), since_s: float | None = None) -> None:
         self._faults = tuple(dict.fromkeys(faults))
@@ -130,7 +136,10 @@ class StartFaults:
         return bool(self._faults)
 
     def strikes(self, stage: str, now: float, share: float) -> float | None:
-        """Return until when this try would fail, and count it; None: it succeeds. `share` in [0, 1) is its luck."""
+        """Return until when this try would fail, and count it; None: it succeeds.
+
+        `share` in [0, 1) is the try's random draw.
+        """
         for place, fault in enumerate(self._faults):
             if fault.stage != stage:
                 continue
@@ -144,7 +153,10 @@ class StartFaults:
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """From `from_s` until before `until_s` after the start, `probe` ("": every one) is answered so."""
+    """A time span in which a probe is answered with `how`; `probe` "": every probe.
+
+    It lasts from `from_s` until before `until_s` after the container's start.
+    """
 
     probe: str
     how: str
@@ -153,8 +165,10 @@ class Outage(msgspec.Struct, frozen=True):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """What a hook does: it takes so many seconds and fails, or not. `kind` (Exec, HTTP, Sleep, or "": none that can be
-    run) and `what` are for the texts; so is `error`."""
+    """The behaviour of a hook: its duration in seconds, and whether it fails.
+
+    `kind` (Exec, HTTP, Sleep, or "": it cannot be run), `what` and `error` are for the messages.
+    """
 
     takes_s: float = 0.0
     fails: bool = False
@@ -163,7 +177,7 @@ class Hook(msgspec.Struct, frozen=True):
     error: str = "command exited with 1: "
 
     def failure(self, container: str, pod: Pod) -> str:
-        """Return what is said when it failed (upstream `lifecycle/handlers.go`)."""
+        """Return the message of a failed hook (upstream `lifecycle/handlers.go`)."""
         if not self.kind:
             return f"Cannot run handler: {self.error}"
         meta = pod.metadata
@@ -183,7 +197,7 @@ class Script(msgspec.Struct, frozen=True):
     flaps: int = 0
     term_exit_code: int = 0
     term_after_s: float | None = None
-    """None: after the stage `stop` of the latency model."""
+    """Seconds from SIGTERM to the exit; None: after the stage `stop` of the latency model."""
     ignores_term: bool = False
     prestop_s: float = 0.0
     prestop_fails: bool = False
@@ -195,7 +209,7 @@ class Script(msgspec.Struct, frozen=True):
     start_faults: tuple[StartFault, ...] = ()
 
     def is_ready(self, age_s: float) -> bool:
-        """Return whether the container is ready so long after its start, as `ready` and `flap` say."""
+        """Return whether the container is ready at this age, by `ready` and `flap`."""
         since_s = age_s - self.ready_after_s
         if since_s < -_EPS_S:
             return False
@@ -214,14 +228,14 @@ class Script(msgspec.Struct, frozen=True):
         return None
 
     def answer(self, probe: str, age_s: float) -> str:
-        """Return how a probe is answered at that age: "" well, else refuses, fails, hangs or warns."""
+        """Return how a probe is answered at that age: "" for success, else refuses, fails, hangs or warns."""
         for outage in self.outages:
             if outage.probe in ("", probe) and outage.from_s <= age_s + _EPS_S and age_s + _EPS_S < outage.until_s:
                 return outage.how
         return FAILS if probe == "readiness" and not self.is_ready(age_s) else ""
 
     def next_answer_s(self, probe: str, age_s: float) -> float | None:
-        """Return the age at which a probe's answer may next be another, strictly after `age_s`."""
+        """Return the age at which a probe's answer may next change, strictly after `age_s`."""
         edges = [e for o in self.outages if o.probe in ("", probe) for e in (o.from_s, o.until_s)]
         if probe == "readiness" and (turn := self.next_turn_s(age_s)) is not None:
             edges.append(turn)
@@ -248,7 +262,7 @@ def _after(words: list[str], clause: str) -> float:
 
 @lru_cache(maxsize=1024)
 def parse_script(text: str) -> Script:
-    """Return the behaviour `text` describes. Raises: ScriptError naming the clause."""
+    """Return the behaviour that `text` describes. Raises: ScriptError naming the clause."""
     script = FOREVER
     for clause in filter(None, (part.strip() for part in text.split(";"))):
         script = _clause(script, clause)

@@ -1,4 +1,4 @@
-"""The variables that name services to a container: `NAME_SERVICE_HOST` and the rest (`enableServiceLinks`). Pure.
+"""The variables that name services in a container: `NAME_SERVICE_HOST` and the rest (`enableServiceLinks`). Pure.
 
 Source: upstream `pkg/kubelet/envvars/envvars.go`, `pkg/kubelet/kubelet_pods.go` (getServiceEnvVarMap).
 """
@@ -10,12 +10,15 @@ from services.api.meta import Document
 
 MASTER_NAMESPACE: Final = "default"
 MASTER_SERVICES: Final = ("kubernetes",)
-"""Services that every container learns of, whatever the pod says."""
+"""Services that every container gets variables of, whatever the pod says."""
 
 
 def linked(services: Iterable[Document], namespace: str, *, has_links: bool) -> list[Document]:
-    """Return the services that containers of a pod in that namespace learn of, by name; `has_links`: those of the
-    namespace are among them. Of two of one name it is the pod's own."""
+    """Return the services whose variables containers of a pod in that namespace get, by name.
+
+    `has_links`: the services of the namespace are among them. If two have the same name, the namespace's own
+    counts.
+    """
     found: dict[str, Document] = {}
     for service in services:
         meta = service["metadata"]

@@ -1,4 +1,4 @@
-"""What a terminal makes of the bytes that are typed: lines, echo, erasing, Ctrl-C and Ctrl-D. Pure."""
+"""A terminal's processing of typed bytes: lines, echo, erasing, Ctrl-C and Ctrl-D. Pure."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ LINE_BYTES_MAX = 4096
 
 
 class Typed(NamedTuple):
-    """What comes of some bytes: what is shown, the input that is complete (b"" in it: its end), whether SIGINT."""
+    """The result of typed bytes: the echo, the complete input (b"" in it: its end), whether SIGINT was typed."""
 
     shown: bytes
     input: list[bytes]
@@ -56,5 +56,5 @@ class Terminal:
 
 
 def displayed(data: bytes) -> bytes:
-    """Return output as a terminal gets it: a line end also returns to the left."""
+    """Return output in a terminal's form: a line end also returns to the left."""
     return data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")

@@ -1,12 +1,12 @@
-"""What emulated containers use of their node over time, read from annotations. Pure.
+"""The use of node resources by emulated containers over time, read from annotations. Pure.
 
-The annotation `keplab.dev/usage` speaks for every container of a pod, `keplab.dev/usage.<container>` for one. The form
-of its curves is that of `services/api/metrics/usage`; ages are counted from the container's start.
+The annotation `keplab.dev/usage` applies to every container of a pod, `keplab.dev/usage.<container>` to
+one. Its curves have the form of `services/api/metrics/usage`; ages are counted from the container's start.
 
-Resources are cpu, memory, ephemeral-storage, inodes, pids, and `emptydir/NAME`: what a container has written into a
-volume of its pod, which stays when it ends. A node's own use (`usage` of its definition, ages counted
-from the kubelet's start) has imagefs too. A container that uses more memory than its limit is ended (OOMKilled); what
-it uses of cpu is seen in metrics only.
+Resources are cpu, memory, ephemeral-storage, inodes, pids, and `emptydir/NAME`: bytes that a container has
+written into a volume of its pod, which stay when it ends. A node's own use (`usage` of its definition, ages
+counted from the kubelet's start) has imagefs too. A container that uses more memory than its limit is ended
+(OOMKilled); its use of cpu is seen in metrics only.
 """
 
 from kubelet.view import KubeletPod
@@ -21,10 +21,10 @@ def describes_usage(pod: KubeletPod) -> bool:
 
 
 def curves(pod: KubeletPod, container: str) -> Curves:
-    """Return the curves of one container; what cannot be read is not used."""
+    """Return the curves of one container; an unreadable annotation is ignored."""
     return curves_in(text_for(pod.metadata.annotations, container))
 
 
 def used(pod: KubeletPod, container: str, age_s: float) -> dict[str, int]:
-    """Return what a container that runs for so long uses, by resource."""
+    """Return the use of a container of this age, by resource."""
     return {name: value_at(points, age_s) for name, points in curves(pod, container).items()}

@@ -1,7 +1,8 @@
-"""Which claims are attached to a node, for whom. Pure.
+"""The claims that are attached to a node, and the pods that use them. Pure.
 
-A claim that another pod of the node uses is there already; one more than the node's driver can attach is refused,
-whatever its CSINode says. Source: kubelet 5.2, 8; upstream `pkg/kubelet/volumemanager` (reason, message).
+A claim that another pod of the node uses is attached already; a claim beyond the number that the node's
+driver can attach is refused, whatever its CSINode says. Source: kubelet 5.2, 8; upstream
+`pkg/kubelet/volumemanager` (reason, message).
 """
 
 from collections.abc import Sequence
@@ -15,9 +16,10 @@ MESSAGE: Final = "Node has reached its volume attachment limit, rejecting pod"
 
 
 class NodeVolumes:
-    """Invariant: a claim is in `_users` as long as some pod that mounts it is on the node. `limit` 0: any number.
+    """The attached claims of one node. `limit` 0: any number.
 
-    `is_controlled`: volumes of CSI drivers that attach any are attached by the attach/detach controller.
+    Invariant: a claim is in `_users` as long as some pod that mounts it is on the node. `is_controlled`: the
+    attach/detach controller attaches volumes, if their CSI driver attaches any.
     """
 
     def __init__(self, limit: int = 0, *, is_controlled: bool = False) -> None:
@@ -33,12 +35,12 @@ class NodeVolumes:
         return is_new
 
     def refuses(self, claims: Sequence[Key]) -> bool:
-        """Return whether these would be more than can be attached."""
+        """Return whether these claims would exceed the number that can be attached."""
         missing = sum(1 for claim in dict.fromkeys(claims) if claim not in self._users)
         return bool(self._limit and missing) and len(self._users) + missing > self._limit
 
     def release(self, key: WorkerKey) -> None:
-        """The pod is over: detach what no other pod uses."""
+        """Detach the claims that only this pod used, because it is over."""
         for claim in [claim for claim, users in self._users.items() if key in users]:
             del self._users[claim][key]
             if not self._users[claim]:

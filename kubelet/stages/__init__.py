@@ -1,1 +1,1 @@
-"""The pods of a node that KWOK Stages move (services/kwok/stages)."""
+"""The pods of a node that KWOK Stages drive (services/kwok/stages)."""

@@ -1,7 +1,7 @@
-"""The pods of one node that are moved by stages and have no containers. Pure.
+"""The pods of one node that stages drive and that have no containers. Pure.
 
-The kubelet admits, counts and unbinds such a pod as any other; its stages decide what happens to it once it is
-admitted, its end and its deletion included.
+The kubelet admits, counts and unbinds such a pod as any other; its stages decide what happens to it once it
+is admitted, its end and its deletion included.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from services.kwok.stages.template_functions import Context
 from services.kwok.stages.templates import TemplateError
 
 FAILED = "StageFailed"
-"""Reason of the Event that says why a stage could not be played."""
+"""Reason of the Event for a stage that could not be played."""
 
 
 class StagedPod(msgspec.Struct):
-    """A pod that stages move. `pod_ip`: its address, once a stage asks for it."""
+    """A pod that stages drive. `pod_ip`: the address that stages may give it."""
 
     pod: KubeletPod
     life: Life
@@ -31,7 +31,10 @@ class StagedPod(msgspec.Struct):
 
 
 class StageManager:
-    """The staged pods of a node. `read` gives a pod's newest document, `context` what templates ask but its address."""
+    """The staged pods of a node.
+
+    `read` returns a pod's newest document, `context` the values for templates, without the pod's address.
+    """
 
     def __init__(
         self,
@@ -49,31 +52,31 @@ class StageManager:
         self.pods: dict[WorkerKey, StagedPod] = {}
 
     def replace(self, stages: tuple[Stage, ...], now: float) -> None:
-        """Move all pods by these stages from now on."""
+        """Replace the stages of all pods."""
         self._stages = stages
         for key, staged in self.pods.items():
             self._arm(key, staged.life.replace(stages, now, self._wall_s(now)))
 
     def chooses(self, pod: KubeletPod) -> bool:
-        """Whether stages move this pod at all."""
+        """Whether stages drive this pod at all."""
         document = self._read(pod.metadata.key)
         return document is not None and any(stage.selector.chooses(document) for stage in self._stages)
 
     def wants(self, pod: KubeletPod, now: float) -> bool:
-        """Whether a stage may be next for a pod that runs in containers."""
+        """Whether a stage matches a pod that runs in containers."""
         document = self._read(pod.metadata.key)
         return document is not None and any(
             stage.selector.matches(document, self._wall_s(now)) for stage in self._stages
         )
 
     def took(self, pod: KubeletPod) -> bool:
-        """Whether a previous kubelet let stages move this pod already, or none may run it any more."""
+        """Whether stages of a previous kubelet drove this pod already, or it may not be run any more."""
         status = pod.status
         has_begun = bool(status.start_time or status.pod_ip) or status.phase not in ("", "Pending")
         return (has_begun or pod.metadata.deletion_timestamp is not None) and self.chooses(pod)
 
     def begin(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
-        """Let the stages move this pod from now on."""
+        """Let the stages drive this pod from now on."""
         # By name, not uid: the luck of a pod is the same in every run of a scenario.
         meta = pod.metadata
         draws = Draws(self._seed, f"Pod/{meta.namespace}/{meta.name}")
@@ -91,7 +94,7 @@ class StageManager:
             self._arm(key, staged.life.seen(document, now, self._wall_s(now)))
 
     def due(self, key: WorkerKey, now: float) -> None:
-        """A delay is over."""
+        """Play the stage whose delay is over."""
         staged = self.pods.get(key)
         turn = staged.life.due(now) if staged is not None else None
         if staged is None or turn is None:
@@ -109,7 +112,7 @@ class StageManager:
         )
 
     def played(self, key: WorkerKey, stage: str, outcome: Outcome, now: float) -> None:
-        """Take what came of a stage."""
+        """Take the outcome of a stage."""
         staged = self.pods.get(key)
         if staged is None:
             return
@@ -118,13 +121,13 @@ class StageManager:
         self._arm(key, staged.life.played(now, self._wall_s(now), is_lost=outcome.is_lost))
 
     def forget(self, key: WorkerKey) -> KubeletPod | None:
-        """Let no stage move the pod any more; return it, None when none did."""
+        """Stop driving the pod by stages; return the pod, or None if it was not driven."""
         staged = self.pods.pop(key, None)
         return staged.pod if staged is not None else None
 
     @property
     def running(self) -> int:
-        """Staged pods that their stages made run."""
+        """The number of staged pods in phase Running."""
         return sum(staged.pod.status.phase == "Running" for staged in self.pods.values())
 
     def _arm(self, key: WorkerKey, due_s: float | None) -> None:

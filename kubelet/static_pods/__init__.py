@@ -1,1 +1,1 @@
-"""Pods that a node runs without the API server, and the mirrors that show them."""
+"""Pods that a node runs without the API server, and their mirror pods."""

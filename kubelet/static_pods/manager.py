@@ -1,9 +1,9 @@
-"""The static pods of one node: manifests become pods, pods are shown by mirrors, and mirrors get their statuses. Pure.
+"""The static pods of one node: manifests become pods, and each pod has a mirror with its status. Pure.
 
-A changed manifest ends the old pod first; the new one is asked whether it fits only then. A mirror is an ordinary
-object that is not run. It is made once its pod is decided, removed when it is of an earlier manifest, of none, or being
-deleted by anybody, and then made again: deleting it does not end its pod.
-Source: kubelet 3.1; upstream `tryReconcileMirrorPods`, `deleteOrphanedMirrorPods`.
+A changed manifest ends the old pod first; only then is the new one admitted. A mirror is an ordinary object
+that is not run. It is created once its pod is decided. It is deleted and created again when it is of an
+earlier manifest, of no manifest, or being deleted by any client: deleting it does not end its pod. Source:
+kubelet 3.1; upstream `tryReconcileMirrorPods`, `deleteOrphanedMirrorPods`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,8 +19,10 @@ RETRY_S = 10.0
 
 
 class StaticPodManager:
-    """Invariants: a name of `_waiting` is that of a static pod whose predecessor is being ended; of each name at most
-    one call about a mirror is in flight.
+    """The static pods of one node.
+
+    Invariants: a name of `_waiting` is that of a static pod whose predecessor is being ended; for each name at
+    most one call about a mirror is in flight.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class StaticPodManager:
         self._retry_at_s: dict[Key, float] = {}
 
     def files_changed(self, files: Mapping[str, bytes], wall_s: float, now: float) -> dict[str, str]:
-        """Take all manifests as they are now; return what is wrong with which."""
+        """Replace all manifests; return the error of each bad file."""
         gone, new, wrong = self.manifests.read(files, wall_s)
         for static in gone:
             self._out.log("kubelet.static", static.pod, WorkerKey(static.uid, 0), {"file": static.file, "gone": True})
@@ -78,18 +80,18 @@ class StaticPodManager:
                 self._reconcile(name)
 
     def sources_ready(self) -> None:
-        """All objects of the node are known: from now on mirrors are made and removed."""
+        """Create and delete mirrors from now on, because all objects of the node are known."""
         self._has_sources = True
         self._reconcile_all()
 
     def registered(self, node_uid: str) -> None:
-        """The Node that owns the mirrors is this one."""
+        """Set the uid of the Node that owns the mirrors."""
         if node_uid != self.node_uid:
             self.node_uid = node_uid
             self._reconcile_all()
 
     def ended(self, name: Key, now: float) -> None:
-        """Nothing of that pod runs any more, and pods that waited for capacity were decided again."""
+        """Go on after the end of a pod: nothing of it runs, and pods that waited for capacity were decided again."""
         if name in self._waiting and not self._table.is_live(name):
             self._add(self._waiting.pop(name), now)
         elif name in self.manifests.by_name or name in self._mirrors:
@@ -128,7 +130,7 @@ class StaticPodManager:
         return name not in self._waiting and self._is_decided(WorkerKey(static.uid, 0))
 
     def shown(self, pod: KubeletPod) -> KubeletPod | None:
-        """Return the mirror that shows this static pod, None while there is none."""
+        """Return the mirror of this static pod; None while it has no mirror."""
         mirror = self._mirrors.get(pod.metadata.key)
         return mirror if mirror is not None and is_mirror_of(mirror, pod.metadata.uid) else None
 
@@ -164,12 +166,12 @@ class StaticPodManager:
         return not mirror.is_terminal or self._statuses.is_over(WorkerKey(static.uid, 0))
 
     def answered(self, name: Key, code: int, now: float) -> None:
-        """Take the answer to a call; `code` 0: none came. What is done the watch shows; what failed is tried again."""
+        """Take the answer to a call; `code` 0: no answer. The watch shows a success; a failure is tried again."""
         if name in self._called and not 200 <= code < 300:
             self._retry_at_s[name] = now + RETRY_S
             self._out.effects.append(SetTimer(now + RETRY_S, "mirrors", NODE_KEY))
 
     def due(self, now: float) -> None:
-        """The time after a failed call is over."""
+        """Retry the calls whose delay after a failure is over."""
         for name in [n for n, at_s in self._retry_at_s.items() if at_s <= now + 1e-6]:
             self._settle(name)

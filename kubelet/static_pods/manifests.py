@@ -1,8 +1,8 @@
 """Pods that a node has from files instead of from the API server: manifests in, pods out. Pure.
 
-A manifest is one v1 Pod, as YAML or JSON. Its pod belongs to one node: the name ends with the node's, and the uid is
-a hash of node, file and content, so that a changed manifest is another pod. What it asks of the API server it cannot
-have. Source: kubelet 3.1; upstream `pkg/kubelet/config` (`file.go`, `common.go`).
+A manifest is one v1 Pod, as YAML or JSON. Its pod belongs to one node: the name ends with the node's, and
+the uid is a hash of node, file and content, so that a changed manifest is another pod. It cannot refer to
+objects of the API server. Source: kubelet 3.1; upstream `pkg/kubelet/config` (`file.go`, `common.go`).
 """
 
 import hashlib
@@ -30,11 +30,11 @@ _API_PROJECTIONS: Final = ("secret", "configMap", "serviceAccountToken", "cluste
 
 
 class ManifestError(ValueError):
-    """A file that describes no pod this node could run; the message names field and value."""
+    """Error: a file describes no pod that this node could run; the message names field and value."""
 
 
 class StaticPod(msgspec.Struct, frozen=True):
-    """One pod of one file. `document`: what its mirror is made from."""
+    """One pod of one file. `document`: the document from which its mirror is made."""
 
     file: str
     pod: KubeletPod
@@ -42,17 +42,17 @@ class StaticPod(msgspec.Struct, frozen=True):
 
     @property
     def uid(self) -> str:
-        """Its uid, which is also the hash that its mirror carries."""
+        """The pod's uid, which is also the hash on its mirror."""
         return self.pod.metadata.uid
 
     @property
     def key(self) -> Key:
-        """Namespace and name, which it shares with its mirror."""
+        """The namespace and name of the pod and of its mirror."""
         return self.pod.metadata.key
 
 
 def read_manifest(file: str, data: bytes, node: str, seen_wall_s: float) -> StaticPod:
-    """Return the pod that a file describes, for this node. Raises: ManifestError."""
+    """Return the pod that a file describes for this node. Raises: ManifestError."""
     try:
         document = yaml_text.load(data.decode())
     except (UnicodeDecodeError, ValueError) as error:
@@ -115,7 +115,7 @@ def _check(meta: Mapping[str, Any], spec: Mapping[str, Any], node: str) -> None:
 
 
 def api_references(spec: Mapping[str, Any]) -> str:
-    """Return the first thing of the API server that the spec refers to, or "" (upstream `HasAPIObjectReference`)."""
+    """Return the first reference to an API object in the spec, or "" (upstream `HasAPIObjectReference`)."""
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
         return "serviceaccounts"
     if spec.get("imagePullSecrets"):
@@ -166,7 +166,7 @@ def _tolerations(spec: Mapping[str, Any]) -> list[Document]:
 
 
 def mirror_document(static: StaticPod, node: str, node_uid: str) -> Document:
-    """Return what the node creates in the API server to show a static pod (X-NR7)."""
+    """Return the mirror that the node creates in the API server for a static pod (X-NR7)."""
     meta = static.document["metadata"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": True}
     return {
@@ -180,17 +180,17 @@ def mirror_document(static: StaticPod, node: str, node_uid: str) -> Document:
 
 
 def is_mirror(pod: KubeletPod) -> bool:
-    """Whether the object only shows a pod that its node has from a file."""
+    """Whether the object is the mirror of a static pod."""
     return MIRROR_ANNOTATION in pod.metadata.annotations
 
 
 def is_mirror_of(mirror: KubeletPod, uid: str) -> bool:
-    """Whether the object shows the static pod of that uid, not one of an earlier manifest."""
+    """Whether the object is the mirror of the static pod with that uid, rather than of an earlier manifest."""
     return mirror.metadata.annotations.get(MIRROR_ANNOTATION) == uid
 
 
 class Manifests:
-    """What the files of one node say. Invariant: of each name at most one pod, that of the first file."""
+    """The manifests of one node's files. Invariant: for each name at most one pod, that of the first file."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -201,8 +201,9 @@ class Manifests:
     def read(
         self, files: Mapping[str, bytes], wall_s: float
     ) -> tuple[list[StaticPod], list[StaticPod], dict[str, str]]:
-        """Take all files as they are now. Return the pods that are not described any more, those that are new, and
-        what is wrong with which file. A file that cannot be read describes no pod.
+        """Replace all files. Return the pods that are gone, the new pods, and the error of each bad file.
+
+        A file that cannot be read describes no pod.
         """
         wrong: dict[str, str] = {}
         pods: dict[str, StaticPod] = {}

@@ -1,8 +1,8 @@
-"""What the API server does not have yet of a node's pods: statuses, final ones included, and deletions. Pure.
+"""The pending writes of a node's pods to the API server: statuses, final ones included, and deletions. Pure.
 
-A status is written once it was reported as changed; what it says is rendered then. A pod without a machine
-has its final status here. An object is deleted only after its terminal phase is in the API and nothing of it
-runs. Source: kubelet 3.4, 4; guarantees N8.
+A status is written once it was reported as changed; its content is rendered only then. A pod without a
+machine has its final status here. An object is deleted only after its terminal phase is in the API and
+nothing of it runs. Source: kubelet 3.4, 4; guarantees N8.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +17,10 @@ WRITE_STATUSES = WriteStatuses()
 
 
 class StatusManager:
-    """Asked of the kubelet: a pod's status as it sees it (`render`), the object that shows it (`shown`), and whether
-    nothing of the pod runs, or ever will (`is_over`).
+    """The pending statuses and deletions of one node's pods.
+
+    The kubelet supplies a pod's status as it sees it (`render`), the API object of the pod (`shown`), and
+    whether nothing of the pod runs now or will run later (`is_over`).
 
     Invariant: a key of `_deleting` has one delete in flight, or a timer to try again.
     """
@@ -43,30 +45,30 @@ class StatusManager:
         self._recreated: dict[WorkerKey, None] = {}
 
     def forget(self, key: WorkerKey) -> None:
-        """The object is gone, or is not ours any more."""
+        """Forget a pod whose object is gone, or that has left the node."""
         self.final_statuses.pop(key, None)
         self._recreated.pop(key, None)
         self._deleting.pop(key, None)
         self.versions.forget(key)
 
     def set_final(self, key: WorkerKey, pod: KubeletPod, status: Document, now: float) -> None:
-        """Write this status of a pod that has no worker and never will."""
+        """Write this final status of a pod that has no worker and never will."""
         self.final_statuses[key] = {**status, "observedGeneration": pod.metadata.generation}
         self.status_changed(key, now)
 
     def status_changed(self, key: WorkerKey, now: float) -> None:
-        """The pod's status may be another: have it written."""
+        """Schedule a write of the pod's status, because it may have changed."""
         status = self._render(key) if self.versions.is_immediate else None
         if self.versions.changed(key, now, status):
             self._out.effects.append(WRITE_STATUSES)
 
     def pod_updated(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
-        """Take the pod as the API shows it: what is ours there is put right."""
+        """Take the pod as the API shows it; if another client changed its status, write it again."""
         if self._has_drifted(key, pod) and self.versions.drifted(key, now):
             self._out.effects.append(WRITE_STATUSES)
 
     def next_write(self, now: float) -> Write | None:
-        """Return the next status to write, or None when the API server has all that may be written now."""
+        """Return the next status to write, or None when nothing more may be written now."""
         while (key := self.versions.next_key(now)) is not None:
             pod = self._pods.get(key.uid)
             rendered = self._render(key)
@@ -84,7 +86,7 @@ class StatusManager:
         return None
 
     def status_written(self, write: Write, code: int, reason: str, now: float) -> None:
-        """Take the answer to a status write; `code` 0: none came (N8)."""
+        """Take the answer to a status write; `code` 0: no answer (N8)."""
         key = write.key
         if 200 <= code < 300:
             self.versions.acknowledged(write, now)
@@ -114,7 +116,7 @@ class StatusManager:
         self.maybe_delete(key)
 
     def is_synced(self, key: WorkerKey) -> bool:
-        """Whether the API server has everything said of the pod."""
+        """Whether the API server has the pod's newest status."""
         return self.versions.last_acked(key) is not None
 
     def maybe_delete(self, key: WorkerKey) -> None:
@@ -136,17 +138,17 @@ class StatusManager:
             self._out.effects.append(DeletePod(key, pod, 0))
 
     def recreate(self, key: WorkerKey, pod: KubeletPod) -> None:
-        """Delete the pod like anybody else would: its controller makes another (`kubelet.on_reject=recreate`)."""
+        """Delete the pod as any client would: its controller creates another (`kubelet.on_reject=recreate`)."""
         self._recreated[key] = None
         self._out.effects.append(DeletePod(key, pod, None))
 
     def delete_again(self, key: WorkerKey) -> None:
-        """The time after a failed delete is over."""
+        """Retry a failed delete, because its delay is over."""
         self._deleting.pop(key, None)
         self.maybe_delete(key)
 
     def delete_answered(self, key: WorkerKey, code: int, now: float) -> None:
-        """Take the answer to a delete; the watch shows when it is gone."""
+        """Take the answer to a delete; the watch shows when the pod is gone."""
         if not (200 <= code < 300 or code in (404, 409)):
             self._out.effects.append(SetTimer(now + RETRY_S, "delete", key))
 

@@ -1,10 +1,10 @@
-"""Which status to write next, and what of it: versions, coalescing, merging, the fence. Pure.
+"""The order and content of status writes: versions, coalescing, merging, the fence. Pure.
 
-A pod's status has a version; a write takes the newest and covers all before it. What the API server
-acknowledged is remembered, and only the difference is sent, as a strategic merge patch that carries the
-uid and the observed generation (N8). After any doubt everything is sent again.
-Source: kubelet 4; kubelet-unbinding 4.3. Deviates: the read before each write is left out, because uid
-and generation are checked inside the commit; after a refusal the pod is read.
+A pod's status has a version; a write takes the newest and covers all before it. The status that the API
+server acknowledged is remembered, and only the difference is sent, as a strategic merge patch that carries
+the uid and the observed generation (N8). After any doubt the whole status is sent again. Source: kubelet 4;
+kubelet-unbinding 4.3. Deviates: the read before each write is left out, because uid and generation are
+checked inside the commit; after a refusal the pod is read.
 """
 
 from collections.abc import Iterable
@@ -21,11 +21,14 @@ from services.api.unbind import BLOCKED, REQUESTED
 
 FULL_SYNC_S = 10.0
 LOST_RETRY_S = 0.2
-"""First wait after a write without an answer; it doubles up to the full sync."""
+"""Seconds of the first wait after a write without an answer; it doubles up to the full sync."""
 TERMINAL = ("Succeeded", "Failed")
 _POLICIES = tuple(form.type for form in POLICY_FORMS.values())
 TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", *_POLICIES, REQUESTED, BLOCKED)
-"""Conditions of ours that do not turn False but go (KEP-1287, unbinding); a merge must say so."""
+"""The kubelet's conditions that are removed instead of set to False (KEP-1287, unbinding).
+
+A merge patch has to delete them explicitly.
+"""
 
 
 @dataclass(slots=True)
@@ -39,14 +42,14 @@ class _Entry:
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One status to write: the patch, and what to remember when it is acknowledged."""
+    """One status to write: the patch, and the status to remember when it is acknowledged."""
 
     key: WorkerKey
     version: int
     status: Document
     patch: Document
     uid: str
-    """Of the object to write to: the pod itself, or the mirror of a static pod."""
+    """The uid of the object to write to: the pod itself, or the mirror of a static pod."""
 
 
 class StatusVersions:
@@ -85,22 +88,22 @@ class StatusVersions:
         return True
 
     def suppress(self, key: WorkerKey) -> None:
-        """Write nothing for this pod any more, and drop what waits (kubelet-unbinding 6.2)."""
+        """Stop writing this pod's status, and drop its pending writes (kubelet-unbinding 6.2)."""
         self.forget(key)
         self.suppressed[key] = None
 
     def permit(self, key: WorkerKey) -> None:
-        """Write for this pod again."""
+        """Allow writes of this pod's status again."""
         self.suppressed.pop(key, None)
 
     def forget(self, key: WorkerKey) -> None:
-        """Know nothing of this pod any more."""
+        """Forget this pod."""
         self._entries.pop(key, None)
         self._dirty.pop(key, None)
         self.suppressed.pop(key, None)
 
     def doubt(self, key: WorkerKey) -> None:
-        """No object has this pod's status, and there is none to write to: all of it is sent after the next change."""
+        """Forget the acknowledged status, because no object has it any more; send all of it after the next change."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.baseline = entry.acked = None
@@ -109,7 +112,7 @@ class StatusVersions:
         self._snapshots = [each for each in self._snapshots if each[0] != key]
 
     def next_key(self, now: float) -> WorkerKey | None:
-        """Return the pod to write next, or None; failed ones wait for their retry."""
+        """Return the pod to write next, or None; failed writes wait for their retry."""
         if self._snapshots:
             return self._snapshots[0][0]
         now += EARLY_S
@@ -118,7 +121,7 @@ class StatusVersions:
         return next((key for key in self._dirty if self._entries[key].retry_at_s <= now), None)
 
     def take(self, key: WorkerKey, pod: KubeletPod, rendered: Document) -> Write | None:
-        """Return what to send for this pod now; None when the API server has it all."""
+        """Return the write to send for this pod now; None when the API server has its whole status."""
         entry = self._entries.get(key)
         version = entry.version if entry is not None else 0
         if self._snapshots and self._snapshots[0][0] == key:
@@ -143,7 +146,7 @@ class StatusVersions:
         return Write(key, version, status, {"metadata": {"uid": uid}, "status": patch}, uid)
 
     def acknowledged(self, write: Write, now: float) -> None:
-        """The API server has this version."""
+        """Note that the API server has this version."""
         self._lost = 0
         entry = self._entries.get(write.key)
         if entry is None:
@@ -163,10 +166,10 @@ class StatusVersions:
             entry.since_s = None
 
     def failed(self, write: Write, now: float, *, is_lost: bool = False) -> float:
-        """Send the newest whole status later; return when.
+        """Schedule the newest whole status to be sent later; return when.
 
-        `is_lost`: no answer came, so the link or the server fails and no pod's write would fare
-        better: all wait, and soon one tries again (C6).
+        `is_lost`: no answer came, so the link or the server fails and other pods' writes would fail too: all wait,
+        and soon one tries again (C6).
         """
         if is_lost and now >= self._lost_until_s:
             self._lost_until_s = now + min(FULL_SYNC_S, LOST_RETRY_S * 2.0 ** min(self._lost, 10))
@@ -182,7 +185,7 @@ class StatusVersions:
         return entry.retry_at_s
 
     def drifted(self, key: WorkerKey, now: float) -> bool:
-        """Another client changed what is ours: write it all again; return whether we know this pod."""
+        """Schedule a write of the whole status, because another client changed it; return whether it is due."""
         entry = self._entries.get(key)
         if entry is None or entry.written < entry.version:
             return False
@@ -190,7 +193,7 @@ class StatusVersions:
         return self.changed(key, now)
 
     def last_acked(self, key: WorkerKey) -> Document | None:
-        """Return the status the API server last acknowledged, while nothing newer waits."""
+        """Return the status that the API server last acknowledged; None while a newer one waits."""
         entry = self._entries.get(key)
         if entry is None or entry.written < entry.version:
             return None
@@ -202,13 +205,13 @@ class StatusVersions:
         return entry is not None and entry.written < entry.version
 
     def acked_phase(self, key: WorkerKey) -> str:
-        """Return the phase the API server last acknowledged; empty when it has none from us."""
+        """Return the phase the API server last acknowledged; empty when it has no status of ours."""
         entry = self._entries.get(key)
         return str(entry.acked.get("phase", "")) if entry is not None and entry.acked is not None else ""
 
     @property
     def waiting(self) -> int:
-        """Pods whose newest status is not written."""
+        """The number of pods whose newest status is not written."""
         return len(self._dirty)
 
 

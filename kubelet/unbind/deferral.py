@@ -1,10 +1,11 @@
-"""Rejected, but perhaps only for now: which pods wait on the node for a second try, and for how long. Pure.
+"""Deferred admissions: which rejected pods wait on the node for a second try, and for how long. Pure.
 
-A rejection that time may cure (a device plugin is restarting, a pod is still leaving) need not be final: the pod
-stays Pending and bound, and is decided again when something leaves the node, the moment a device plugin has listed
-its devices, and every `defer.period_s`, until `defer.timeout_s` are over. Nothing of it is counted meanwhile and
-nothing is written to the API, so the scheduler keeps its capacity reserved: a deferred pod is a hostage of its node.
-Source: kubelet-unbinding 2 (`defer`, `defer_then_unbind`) and 6.1; kubernetes/kubernetes PR #139959.
+A rejection that time may cure (a device plugin is restarting, a pod is still leaving) need not be final:
+the pod stays Pending and bound, and is decided again when a pod leaves the node, when a device plugin has
+listed its devices, and every `defer.period_s`, until `defer.timeout_s` are over. The ledger does not count
+it meanwhile and nothing is written to the API, so the scheduler keeps its capacity reserved: a deferred pod
+is a hostage of its node. Source: kubelet-unbinding 2 (`defer`, `defer_then_unbind`) and 6.1;
+kubernetes/kubernetes PR #139959.
 """
 
 from fnmatch import fnmatchcase
@@ -26,14 +27,17 @@ class _Deferred(msgspec.Struct):
 
 
 class Deferral:
-    """Invariant: a key is in `waiting` from its first deferred rejection until it is admitted, gone or given up."""
+    """The deferred pods of one node.
+
+    Invariant: a key is in `waiting` from its first deferred rejection until it is admitted, gone or given up.
+    """
 
     def __init__(self, switches: KubeletSwitches, out: Outbox) -> None:
         self.waiting: dict[WorkerKey, _Deferred] = {}
         self._switches, self._out = switches, out
 
     def takes(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> bool:
-        """Whether the rejected pod waits, from now or on; its next try is a timer."""
+        """Defer the rejected pod, or keep it deferred, and set its next timer; return whether it waits."""
         state = self.waiting.get(key)
         if not self._may_pass(pod, rejection):
             self.waiting.pop(key, None)
@@ -62,11 +66,11 @@ class Deferral:
             self._out.counts.add("keplab_kubelet_pod_deferrals_total", "admitted")
 
     def forget(self, key: WorkerKey) -> None:
-        """The pod is gone, or is being deleted."""
+        """Forget a pod that is gone or is being deleted."""
         self.waiting.pop(key, None)
 
     def explained(self, rejection: Rejection) -> Rejection:
-        """Return the rejection of a pod that waited in vain."""
+        """Return the rejection of a pod whose deferral ended without admission."""
         return Rejection(rejection.reason, f"{rejection.message} (deferred for {self._timeout_s(rejection):g} s)")
 
     def _timeout_s(self, rejection: Rejection) -> float:

@@ -1,9 +1,9 @@
-"""The pods a node has unbound: calls, waits and reads for each, until one is gone or must be decided otherwise. Pure.
+"""The pods that a node unbinds: calls, waits and reads for each, until it is gone or decided otherwise. Pure.
 
-`unbinding` knows what one answer means; here it is done, for all pods of the node. What becomes of a pod
-that was not unbound is an outcome, and the kubelet's affair. Pods that the API server put off form a line, by
-namespace because limits are: only the first of it asks again, and the next one once that is settled.
-Source: kubelet-unbinding 6.2; decision 0021.
+`unbinding` has the meaning of one answer; here it is carried out, for all pods of the node. A pod that was
+not unbound is reported as an outcome, and the kubelet decides about it. Pods that the API server put off
+form a line, by namespace because limits are per namespace: only the first of a line asks again, and the
+next one once that is settled. Source: kubelet-unbinding 6.2; decision 0021.
 """
 
 import msgspec
@@ -21,21 +21,21 @@ from services.telemetry.metrics import DEFAULT_BOUNDS
 
 UNTIL_RUNNING = "pod_unbinds_until_running"
 UNANSWERED_MAX = 1_000
-"""Pods gone by the watch whose answers may still come."""
+"""Maximal number of pods whose answers may still come after the watch showed them gone."""
 
 
 class UnbindOutcome(msgspec.Struct, frozen=True):
-    """The pod is not being unbound any more, and stays here. `step` says why: CONFIRM, RESUME, ABSENT or a FallBack."""
+    """The end of an unbind whose pod stays here. `step` is the reason: CONFIRM, RESUME, ABSENT or a FallBack."""
 
     state: Unbinding
     step: Step
 
 
 class UnbindManager:
-    """The bindings that one node has unbound.
+    """The bindings that one node is unbinding.
 
-    Invariant: as long as one is in `going`, its status is suppressed, or is what `asking` has for it.
-    Invariant: who is in a line is in `going`, and the first of each line asks or has a timer to.
+    Invariant: as long as a pod is in `going`, its status is suppressed, or is the one that `asking` has for it.
+    Invariant: a pod in a line is in `going`, and the first pod of each line asks or has a timer to ask.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class UnbindManager:
     def begin(
         self, pod: KubeletPod, key: WorkerKey, reason: str, message: str, now: float, *, torn_s: float | None = 0.0
     ) -> UnbindOutcome | None:
-        """Nothing else writes the pod's status from now on; ask for the unbind.
+        """Begin to unbind the pod; from now on nothing else writes the pod's status.
 
-        `torn_s`: how long its teardown took, None: that is still going on.
+        `torn_s`: seconds that its teardown took; None: it is still going on.
         """
         is_asking = self._switches.unbind_api == "condition"
         if not is_asking:
@@ -91,7 +91,7 @@ class UnbindManager:
         return self._step(key, state, FallBack(answer.reason), now)
 
     def gone(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
-        """Forget a pod that is not ours any more, or ends otherwise; return whether it was being unbound."""
+        """Forget a pod that has left the node, or ends otherwise; return whether it was being unbound."""
         self._running.discard(key)
         state = self.going.pop(key, None)
         if state is None:
@@ -113,14 +113,14 @@ class UnbindManager:
         return self._step(key, state, state.pod_read(still_mine), now)
 
     def started(self, pod: KubeletPod, key: WorkerKey) -> None:
-        """A container of this binding runs: note once how often the pod had to be unbound for that."""
+        """Observe once, when a container of this binding runs, how often the pod was unbound before."""
         if key in self._running:
             return
         self._running.add(key)
         self._out.observe(UNTIL_RUNNING, pod.status.unbind_count, bounds=(0, 1, 2, 4, 8))
 
     def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:
-        """Say that nothing of the pod is left on the node."""
+        """Log that nothing of the pod is left on the node, and observe the time of its teardown."""
         self._out.log("kubelet.teardown_done", pod, key, {})
         self._out.observe("kubelet_unbind_teardown_seconds", took_s, bounds=DEFAULT_BOUNDS)
 
@@ -136,7 +136,7 @@ class UnbindManager:
         )
 
     def call(self, key: WorkerKey, now: float) -> UnbindOutcome | None:
-        """Ask for the unbind, unless it is too early or a request is in flight."""
+        """Send the unbind request, unless it is too early or a request is in flight."""
         state = self.going.get(key)
         if state is None:
             return None
@@ -189,7 +189,7 @@ class UnbindManager:
         self._out.observe("kubelet_pod_unbind_duration_seconds", now - state.started_s, bounds=DEFAULT_BOUNDS)
 
     def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> UnbindOutcome | None:
-        """Take a live read of the own Node's session."""
+        """Take a live read of the Node's kubelet session."""
         state = self.going.get(key)
         if state is None or not is_mine:
             return None

@@ -1,7 +1,7 @@
-"""Rejected here: give the pod back to the scheduler, or fall back. A pure machine for one binding.
+"""The unbind of one rejected pod: return it to the scheduler, or fall back. A pure machine for one binding.
 
-While it works nothing may write the pod's status. Every answer has one meaning (table of
-kubelet-unbinding 6.2); waiting times come back as values.
+While it works nothing may write the pod's status. Every answer has one meaning (table of kubelet-unbinding
+6.2); waiting times come back as values.
 """
 
 from enum import Enum, auto
@@ -18,10 +18,10 @@ RETRY_BASE_S = 1.0
 RETRY_MAX_S = 30.0
 HOLD_PERIOD_S = 60.0
 ABSENT_S = 600.0
-"""An absent endpoint is looked for again after this long (kubelet-unbinding 4.6)."""
+"""Seconds after which a missing endpoint is tried again (kubelet-unbinding 4.6)."""
 MESSAGE_MAX = 1024
 EXCLUDE_S = 86_400
-"""Asked for where the node will never fit; the server caps it at `exclusion.max_s`."""
+"""Seconds of exclusion to request where the node will never fit; the server caps it at `exclusion.max_s`."""
 
 EXCLUDE_MAX_REASONS = frozenset(
     {
@@ -29,10 +29,10 @@ EXCLUDE_MAX_REASONS = frozenset(
         "SupplementalGroupsPolicyNotSupported", "PodLevelResourcesNotSupported", "PodFeatureUnsupported",
     }
 )  # fmt: skip
-"""The node will never be able to run such a pod."""
+"""Rejection reasons for which the node will never be able to run the pod."""
 
 OPT_IN_REASONS = frozenset({"FailedCreatePodSandBox", "FailedMount", "RunContainerError"})
-"""Stages of a start that fail over and over: for these a pod is unbound only where the switch names them."""
+"""Reasons of repeated start failures: for these a pod is unbound only if the switch names them."""
 
 _ENABLED = EXCLUDE_MAX_REASONS | {
     "TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError", "NodeAffinity", "NodeName",
@@ -43,7 +43,8 @@ _ENABLED = EXCLUDE_MAX_REASONS | {
 def is_enabled(reason: str, reasons: tuple[str, ...] = ()) -> bool:
     """Whether a rejection for this reason may lead to an unbind (kubelet-unbinding 6.1).
 
-    `reasons`: patterns (switch unbind.reasons); none of them, or `all` among them: all of 6.1 that are on by default.
+    `reasons`: patterns (switch unbind.reasons); if empty, or if `all` is among them, all reasons of 6.1 that
+    are on by default.
     """
     if reason in OPT_IN_REASONS:
         return any(fnmatchcase(reason, each) for each in reasons)
@@ -53,7 +54,7 @@ def is_enabled(reason: str, reasons: tuple[str, ...] = ()) -> bool:
 
 
 def may_unbind(pod: KubeletPod, reason: str, *, user_bound: str = "exempt", reasons: tuple[str, ...] = ()) -> bool:
-    """Whether this pod may be unbound: bound by a scheduler, not static, mirror or of a DaemonSet."""
+    """Whether this pod may be unbound: bound by a scheduler, and not a static, mirror or DaemonSet pod."""
     if not is_enabled(reason, reasons) or is_static(pod) or is_daemon(pod):
         return False
     return pod.status.binding_generation > 0 or user_bound == "allow"
@@ -83,7 +84,7 @@ def unbind_body(
 
 
 def pending_status(pod: KubeletPod, condition: str, reason: str, message: str, since: str) -> Document:
-    """Return the status of a pod of which nothing runs, with one condition that is True and says why."""
+    """Return the status of a pod without running containers, with one True condition that has the reason."""
     return {
         "phase": "Pending",
         "observedGeneration": pod.metadata.generation,
@@ -94,10 +95,10 @@ def pending_status(pod: KubeletPod, condition: str, reason: str, message: str, s
 
 
 class UnbindAnswer(msgspec.Struct, frozen=True):
-    """What the API server answered to an unbind. `code` 0: no answer came.
+    """The API server's answer to an unbind. `code` 0: no answer.
 
-    `names_pod`: whether a 404 speaks of the pod; otherwise the endpoint is missing. `jitter` in [0, 1) spreads retries
-    by 20 %.
+    `names_pod`: whether a 404 is about the pod; otherwise the endpoint is missing. `jitter` in [0, 1) spreads
+    retries by 20 %.
     """
 
     code: int
@@ -108,34 +109,34 @@ class UnbindAnswer(msgspec.Struct, frozen=True):
 
 
 class Next(Enum):
-    """What to do next, where that says all."""
+    """The next steps that need no value."""
 
     CALL = auto()
     """Send the request."""
     DONE = auto()
-    """It is not ours any more: the scheduler has it again."""
+    """The pod has left the node: the scheduler has it again."""
     GONE = auto()
-    """It was not ours any more."""
+    """The pod had left the node before."""
     CONFIRM = auto()
-    """It is being deleted: go the normal way of termination."""
+    """The pod is being deleted: go on with its normal termination."""
     RESUME = auto()
-    """The server says it runs here: treat it as any other pod."""
+    """The server says that the pod runs here: treat it as any other pod."""
     READ_POD = auto()
-    """Read our own pod, to learn whether it is still ours (X-UB4)."""
+    """Read the pod, to learn whether it is still bound here (X-UB4)."""
     READ_SESSION = auto()
-    """Read our own Node, to learn whether the session is still ours."""
+    """Read the Node, to learn whether the session is still this kubelet's."""
     ABSENT = auto()
     """The server has no such endpoint: reject as without unbinding."""
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Look again then."""
+    """The step to wait and look again at `until_s`."""
 
     until_s: float
 
 
 class FallBack(msgspec.Struct, frozen=True):
-    """It cannot be unbound; `code` says why."""
+    """The step to fall back: the pod cannot be unbound; `code` is the reason."""
 
     code: str
 
@@ -143,7 +144,7 @@ class FallBack(msgspec.Struct, frozen=True):
 Step = Next | Wait | FallBack
 
 _BY_CODE = {200: Next.DONE, 201: Next.DONE, 403: Next.READ_POD, 405: Next.ABSENT}
-"""405: a server that knows the path and not this use of it."""
+"""Steps by status code. 405: a server that knows the path but not this verb."""
 _CONFLICTS = {
     **dict.fromkeys(("UIDMismatch", "NotBound", "BoundElsewhere", "StaleBinding"), Next.GONE),
     "Terminating": Next.CONFIRM,
@@ -152,10 +153,10 @@ _CONFLICTS = {
 
 
 class Unbinding:
-    """One binding being unbound.
+    """The unbind of one binding.
 
-    Invariant: at most one request is in flight; after DONE, GONE, CONFIRM, RESUME, ABSENT or a
-    FallBack the machine is not asked again.
+    Invariant: at most one request is in flight; after DONE, GONE, CONFIRM, RESUME, ABSENT or a FallBack the
+    machine is not called again.
     """
 
     def __init__(self, pod: KubeletPod, reason: str, message: str, now: float, deadline_s: float) -> None:
@@ -171,7 +172,7 @@ class Unbinding:
         """Nothing is asked before that."""
 
     def call(self, now: float) -> Step:
-        """Send now, unless a request is in flight or it is too early."""
+        """Return CALL, unless a request is in flight, it is too early, or the time is over."""
         if self.is_calling:
             return Wait(now + TRY_TIMEOUT_S)
         if now >= self.deadline_s:
@@ -182,7 +183,7 @@ class Unbinding:
         return Next.CALL
 
     def answer(self, answer: UnbindAnswer, now: float) -> Step:
-        """Return what an answer means."""
+        """Return the step that an answer requires."""
         self.is_calling = False
         code, reason = answer.code, answer.reason
         if code in _BY_CODE:
@@ -206,7 +207,7 @@ class Unbinding:
         return self._wait(now, delay_s)
 
     def asked(self, now: float) -> Step:
-        """The controller was asked to unbind the pod: wait until it is gone, or the time is over."""
+        """Return the wait for the controller, which was asked to unbind the pod; fall back when the time is over."""
         return Wait(self.deadline_s) if now < self.deadline_s else FallBack("DeadlineExceeded")
 
     def _wait(self, now: float, delay_s: float) -> Step:
@@ -214,10 +215,10 @@ class Unbinding:
         return Wait(self.retry_at_s)
 
     def pod_read(self, still_mine: bool) -> Step:
-        """A 403 was followed by a read: fall back only for a pod that is still ours at this generation."""
+        """Return the step after a 403 and a read: fall back only if the pod is still bound here at this generation."""
         return FallBack("Forbidden") if still_mine else Next.GONE
 
     def session_read(self, now: float) -> Step:
-        """The session is ours: try once more."""
+        """Try once more, because the session is still ours."""
         self._session_checked = True
         return self.call(now)

@@ -1,9 +1,9 @@
-"""Wait until the attach/detach controller has attached what a pod mounts, and report what is in use. Pure.
+"""The wait for the attach/detach controller to attach a pod's volumes, and the report of volumes in use. Pure.
 
-The order protects data: first the Node's `volumesInUse` names the volume, then its `volumesAttached` is looked at. The
-controller does the two the other way round, so it never detaches what is about to be mounted.
-What is in use is reported until the last pod of the node that mounts it is over.
-Source: upstream `pkg/kubelet/volumemanager` (reconciler, VerifyControllerAttachedVolume), `pkg/kubelet/nodestatus`.
+The order protects data: first the Node's `volumesInUse` names the volume, then its `volumesAttached` is
+read. The controller does the two the other way round, so it never detaches a volume that is about to be
+mounted. A volume is reported as in use until the last pod of the node that mounts it is over. Source:
+upstream `pkg/kubelet/volumemanager` (reconciler, VerifyControllerAttachedVolume), `pkg/kubelet/nodestatus`.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,19 @@ from services.api.kinds.node import Node
 from services.api.meta import Key
 
 LOOK_MIN_S, LOOK_MAX_S = 0.5, 122.0
-"""An operation of a volume that failed is tried again after this long, then after twice as long each time."""
+"""Shortest and longest seconds before a failed operation of a volume is tried again.
+
+The delay doubles each time.
+"""
 RECOVER_RETRY_S: Final = 1.0
 TIMER: Final = "volumes"
 
 
 class VolumeManager:
-    """Invariant: nothing is reported before the volumes of every pod that ran before this kubelet began are known."""
+    """The volumes of one node's pods that the controller attaches.
+
+    Invariant: nothing is reported before the volumes of every pod that ran before this kubelet began are known.
+    """
 
     def __init__(self, table: PodTable, out: Outbox) -> None:
         self._table, self._out = table, out
@@ -57,18 +63,18 @@ class VolumeManager:
         self._waiting.pop(machine.key, None)
 
     def recover(self, key: WorkerKey, pod: KubeletPod) -> None:
-        """An earlier kubelet started the pod: its volumes are in use."""
+        """Count the volumes of a pod that an earlier kubelet started as in use."""
         if claims_of(pod) and self._table.is_active(key):
             self._recovering[key] = pod
             self._out.effects.append(ReadVolumes(key, pod))
 
     def sources_ready(self) -> None:
-        """Every pod that ran before is known by now."""
+        """Note that every pod that ran before this kubelet is known now."""
         self._has_sources = True
         self._report()
 
     def release(self, key: WorkerKey) -> None:
-        """The pod is over: its volumes are unmounted."""
+        """Count the volumes of a pod that is over as unmounted."""
         self._waiting.pop(key, None)
         self._recovering.pop(key, None)
         if self._names.pop(key, None):
@@ -79,7 +85,7 @@ class VolumeManager:
     # --- what the API server says ---
 
     def volumes_read(self, key: WorkerKey, found: Mapping[Key, str] | str, now: float) -> None:
-        """Take the names of the attachable volumes of a pod, or why they are not known."""
+        """Take the names of a pod's attachable volumes, or why they are not known."""
         if key in self._recovering:
             if isinstance(found, str):
                 self._out.effects.append(SetTimer(now + RECOVER_RETRY_S, TIMER, key))
@@ -98,27 +104,27 @@ class VolumeManager:
             self._look(key, now)
 
     def node_written(self, node: Node, now: float) -> None:
-        """The Node's status was written: what it says of volumes in use is what this kubelet reported."""
+        """Take the Node after a status write: its volumes in use are those that this kubelet reported."""
         self._stored = frozenset(node.status.volumes_in_use)
         if self._wanted is not None:
             self._reported = self._stored & frozenset(self._used())
         self.node_read(node, now)
 
     def node_read(self, node: Node, now: float) -> None:
-        """Take what the controller says is attached."""
+        """Take the volumes that the controller shows as attached."""
         self._attached = frozenset(each.name for each in node.status.volumes_attached)
         for key in [key for key in self._waiting if key in self._names]:
             self._go_on(key, now)
 
     def due(self, key: WorkerKey) -> None:
-        """Look again."""
+        """Look again at the Node or at the pod's volumes."""
         if (pod := self._recovering.get(key)) is not None:
             self._out.effects.append(ReadVolumes(key, pod))
         elif key in self._waiting and key in self._names:
             self._out.effects.append(ReadAttached(key))
 
     def looked(self, key: WorkerKey, now: float) -> None:
-        """The Node was read, or could not be: if the pod still waits, look again later."""
+        """Set a timer for the next look, if the pod still waits after a read of the Node or a failed read."""
         if key in self._waiting:
             self._look_later(key, now)
 

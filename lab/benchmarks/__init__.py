@@ -1,5 +1,6 @@
-"""How fast a mesh is, and its scheduler: figures of one run compare with others of the same run only.
+"""Benchmarks of a mesh and of its scheduler. Figures are comparable only within one run.
 
-A workload here starts what it measures, drives it, looks at what it cost, and stops it. `keplab bench` runs one
-workload; `python -m lab.benchmarks` runs all and writes every figure that the project reports about itself.
+Each workload starts the processes it measures, drives them, reads what they cost, and stops them.
+`keplab bench` runs one workload; `python -m lab.benchmarks` runs all and writes every figure that the
+project reports about itself.
 """

@@ -1,7 +1,7 @@
 """`python -m lab.benchmarks`: measure everything and write `docs/benchmarks/`.
 
-Each workload runs in a mesh of its own, so that none inherits another's memory. Figures of one run
-compare with each other only: the machine is part of them.
+Each workload runs in a mesh of its own, so that none inherits another's memory. Figures are comparable
+only within one run, because they depend on the machine.
 """
 
 import os
@@ -28,15 +28,17 @@ from services.api.switches import Value
 Say = Callable[[str], None]
 RUNAWAY = Path("experiments/runaway")
 SIDE_BY_SIDE = ("kubelet.status_batching=immediate",)
-"""Statuses of one node side by side; upstream's status manager, our default, writes one after the other."""
+"""Switches with which a node writes its pods' statuses concurrently. By default it writes one after the
+other, as upstream's status manager does.
+"""
 RUNS = 3
-"""Times the main workload is run; the median run counts."""
+"""Number of runs of the main workload; the median run counts."""
 SCENARIOS: tuple[tuple[str, str, str, dict[str, Value], float], ...] = (
     ("runaway_fail", "the runaway, arm fail", "runaway.txt", {"kubelet.on_reject": "fail"}, 100),
     ("runaway_unbind", "the runaway, arm unbind", "runaway.txt", {"kubelet.on_reject": "unbind"}, 100),
     ("unbinding", "the runaway's cure with its claims", "runaway-unbind.txt", {}, 100),
 )
-"""Name, title, file, switches, aim."""
+"""The simulated scenarios: name, title, file, switches, and the aim in simulated seconds a second."""
 
 
 @click.command()
@@ -68,7 +70,7 @@ def main(quick: bool, preliminary: bool, out: Path | None) -> None:
 
 
 def measure(say: Say, *, is_quick: bool = False) -> Figures:
-    """Return all figures; takes about ten minutes, or one and a half."""
+    """Measure and return all figures; takes about ten minutes, or one and a half with `is_quick`."""
     found = Figures(len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 2))
     _start(found, say)
     _simulate(found, say, is_quick=is_quick)

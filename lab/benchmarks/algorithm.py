@@ -1,7 +1,8 @@
-"""A workload played to the scheduler's core alone: cache, queue, handlers and cycles, in one process.
+"""A workload run on the scheduler's core alone: cache, queue, handlers and cycles, in one process.
 
-No API server, no wire and no waiting: pods are handed over as a watch would show them, a choice is assumed
-and confirmed at once, victims leave at once. What is measured is what scheduling costs by itself.
+There is no API server, no network and no waiting. Pods are handed over as a watch would deliver them, a
+chosen node is assumed and confirmed at once, and victims leave at once. The figures are therefore the
+cost of scheduling itself.
 """
 
 import copy
@@ -45,33 +46,37 @@ from services.dra.pod_claims import claim_keys
 
 LIMIT_S: Final = 300.0
 STUCK_S: Final = 900.0
-"""Of time skipped without a pod getting a node: by then every rejected pod had its periodic second look."""
+"""Limit of skipped time without a bind, in seconds. After that long, the queue has retried every rejected
+pod once in its periodic flush.
+"""
 SEED: Final = 1
 CLOCKED_PODS_MAX: Final = 1_000
-"""Pods of the second, shorter play in which every plugin is clocked; clocking costs about as much again."""
+"""Maximum number of pods in the second, shorter run in which every plugin is clocked. Clocking costs about
+as much again.
+"""
 PROGRESS_EVERY: Final = 256
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many are done, and of how many."""
+"""Progress callback: `(what is being done, number done, total)`."""
 
 
 class TooSlow(TimeoutError):
-    """A step did not end within the limit."""
+    """A step that did not end within its time limit."""
 
 
 class Observer(Protocol):
-    """Is shown what becomes of pods."""
+    """Receiver of pod events: scheduling attempts and deletions."""
 
     def attempted(self, pod: Pod, diagnosis: Diagnosis | None) -> None:
-        """See a pod that was tried: with its node, or without one and why."""
+        """Note a scheduling attempt: `pod` has its node if it succeeded, else `diagnosis` says why it has none."""
 
     def gone(self, pod: Pod) -> None:
-        """See a pod that was deleted or evicted."""
+        """Note that a pod was deleted or evicted."""
 
 
 class Algorithm:
-    """The core of one scheduler and the world it is shown.
+    """The core of one scheduler, and the objects it has been shown.
 
-    `now` is time as measured by `clock`, plus what was skipped because nothing was to be done before.
+    `now` is the time by `clock` plus the idle time that was skipped.
     """
 
     def __init__(
@@ -82,8 +87,11 @@ class Algorithm:
         config: str = "",
         observer: "Observer | None" = None,
     ) -> None:
-        """`config`: a KubeSchedulerConfiguration file; `observer`: is shown what becomes of pods, and attempts, plugins
-        and events are timed then. Raises: StartError for a file that is none."""
+        """Create the core from `switches`.
+
+        `config`: path of a KubeSchedulerConfiguration file. `observer`: receives pod events; with one, attempts,
+        plugins and events are timed as well. Raises: StartError for a file that is not a valid configuration.
+        """
         self._clock, self._observer = clock, observer
         self.world = FixedWorld()
         self.handle = Handle(
@@ -116,25 +124,25 @@ class Algorithm:
         return self._clock() + self._skipped_s
 
     def add_node(self, node: NewObject) -> Node:
-        """Show a new node."""
+        """Deliver a new node to the core."""
         view = self._decode_node(node.body)
         self.core.handlers.on_node(None, view, self.now())
         return view
 
     def delete_node(self, node: Node) -> None:
-        """Show that a node is gone."""
+        """Deliver the deletion of a node."""
         self.core.handlers.on_node(node, None, self.now())
 
     def decode(self, pod: NewObject) -> Pod:
-        """Return the pod as the scheduler's informer does."""
+        """Decode a pod as the scheduler's informer does."""
         return self._decode_pod(pod.body)
 
     def add_pod(self, pod: Pod) -> None:
-        """Show a new pod."""
+        """Deliver a new pod to the core."""
         self.core.handlers.on_pod(None, pod, self.now())
 
     def expect(self, pods: Sequence[Pod], per_s: float) -> None:
-        """Show pods from now on, so many a second; each one's latency counts from when it was due."""
+        """Deliver pods from now on at the rate `per_s`; the latency of each counts from the time it was due."""
         began, coming = self.now(), iter(enumerate(pods))
 
         def come() -> float | None:
@@ -146,13 +154,13 @@ class Algorithm:
         self.at(began, come)
 
     def delete_pod(self, pod: Pod) -> None:
-        """Show that a pod is gone."""
+        """Deliver the deletion of a pod."""
         self.core.handlers.on_pod(self.bound.pop(pod.metadata.uid, pod), None, self.now())
         if self._observer is not None:
             self._observer.gone(pod)
 
     def add_other(self, plural: str, document: Document) -> View | None:
-        """Show an object of another kind, or its newer form; None when the scheduler does not follow it."""
+        """Deliver a new or changed object of another kind. Return None when the scheduler does not watch that kind."""
         view = self._views.get(plural)
         if view is None:
             return None
@@ -166,29 +174,29 @@ class Algorithm:
         return shown
 
     def delete_other(self, made: View) -> None:
-        """Show that such an object is gone."""
+        """Deliver the deletion of an object that `add_other` returned."""
         self.world.delete(made)
         self.core.queue.move_all(world_event(type(made), made, None), made, None, self.now())
 
     def drop_other(self, plural: str, key: Key) -> None:
-        """Show that the object of that kind and key is gone."""
+        """Deliver the deletion of the object with this resource and key, if it exists."""
         view = self._views.get(plural)
         made = self.world.get(view, key) if view is not None else None
         if made is not None:
             self.delete_other(made)
 
     def at(self, when: float, do: Callable[[], float | None]) -> None:
-        """Do something at that time, and again after as many seconds as it returns."""
+        """Call `do` at that time, and again after as many seconds as it returns, until it returns None."""
         heapq.heappush(self._agenda, (when, next(self._tickets), do))
 
     def rest(self) -> None:
-        """Make every attempt that can be made now."""
+        """Run every scheduling attempt that is possible now."""
         queue = self.core.queue
         while (queued := queue.pop(self.now())) is not None:
             self._attempt(queued, self.now())
 
     def run_until(self, is_done: Callable[[], bool], what: Callable[[], str], limit_s: float = LIMIT_S) -> None:
-        """Schedule pods until that is so. Raises: TooSlow."""
+        """Schedule pods until `is_done` returns true. Raises: TooSlow."""
         limit = time.perf_counter() + limit_s
         agenda, queue = self._agenda, self.core.queue
         resizes = self.core.resizes
@@ -301,7 +309,7 @@ class Algorithm:
 
 
 class Play:
-    """One workload on one `Algorithm`, step by step."""
+    """Run of one workload on one `Algorithm`, step by step."""
 
     def __init__(self, workload: Workload, size: Size, switches: Switches, progress: Progress) -> None:
         self._workload, self._size, self._progress = workload, size, progress
@@ -311,7 +319,7 @@ class Play:
         self._pods_by_namespace: dict[str, list[Pod]] = {}
 
     def prepare(self) -> int:
-        """Do every step before the measured one; return its number."""
+        """Run every step before the measured one; return the number of the measured step."""
         for step, op in enumerate(self._workload.ops):
             if isinstance(op, ops.CreatePods) and op.is_measured:
                 return step
@@ -319,7 +327,7 @@ class Play:
         raise AssertionError(f"{self._workload.name} measures nothing")
 
     def measure(self, step: int) -> tuple[float, float]:
-        """Do the measured step; return its seconds and its CPU seconds."""
+        """Run the measured step; return its wall seconds and its CPU seconds."""
         op = self._workload.ops[step]
         assert isinstance(op, ops.CreatePods)
         algorithm = self.algorithm
@@ -445,7 +453,7 @@ def bench_algorithm(
     assignments: tuple[str, ...] = (),
     progress: Progress = lambda what, done, total: None,
 ) -> SchedulerBench:
-    """Play the workload and return its figures; a second, shorter play says where the time goes. Raises: TooSlow."""
+    """Run the workload and return its figures; a second, shorter run says where the time goes. Raises: TooSlow."""
     switches = Switches.parse(assignments)
     play = Play(workload, size, switches, progress)
     step = play.prepare()
@@ -473,7 +481,7 @@ def bench_algorithm(
 
 
 def where_the_time_goes(workload: Workload, size: Size, switches: Switches, progress: Progress) -> Breakdown:
-    """Return where the time goes, from a play in which plugins are clocked."""
+    """Return where the time goes, from a run in which plugins are clocked."""
     algorithm = Algorithm(switches)
     core = algorithm.core
     plugins = [type(each.plugin) for each in default_profile(algorithm.handle)]

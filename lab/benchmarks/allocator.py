@@ -1,4 +1,4 @@
-"""The allocator of devices by itself: searches, going back among partitions, and what many devices hold in memory."""
+"""Benchmark of the device allocator alone: search rate, backtracking among partitions, and memory of many devices."""
 
 import gc
 import multiprocessing
@@ -32,9 +32,13 @@ PER_NODE: Final = 20
 
 @dataclass
 class AllocatorBench(Result):
-    """`searches_per_s`: one device of 20 on a node, never seen before, results included. `back_ms`: CPU time of one
-    allocation of 8 partitions of one card out of 8 cards, of which only the last has all of them left. `mib`: what the
-    slices, pools and devices of so many devices hold, 20 on a node, by their number."""
+    """Figures of the device allocator.
+
+    `searches_per_s`: allocations of one device out of 20 on a node not searched before, results included.
+    `back_ms`: CPU time of one allocation of 8 partitions of one card out of 8 cards, where only the last card
+    has all of its partitions left. `mib`: memory of the slices, pools and devices, 20 devices on a node, by
+    number of devices.
+    """
 
     searches_per_s: float
     back_ms: float
@@ -42,7 +46,7 @@ class AllocatorBench(Result):
 
 
 def bench_allocator(devices: tuple[int, ...] = (10_000, 100_000)) -> AllocatorBench:
-    """Return the figures; memory is measured in interpreters of their own."""
+    """Measure the allocator; memory is measured in a fresh interpreter for each number of devices."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         mib = {count: pool.submit(_held_mib, count).result() for count in devices}
     return AllocatorBench(_searches_per_s(), _back_ms(), mib)

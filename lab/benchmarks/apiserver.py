@@ -1,4 +1,4 @@
-"""The API server as clients meet it: in a mesh from nothing, called one by one, and watched by many."""
+"""Benchmark of the API server as clients see it: start from nothing, calls one by one, and changes to many watchers."""
 
 import asyncio
 import time
@@ -19,11 +19,11 @@ WRITERS: Final = 8
 CALLS: Final = 300
 ENGINE: Final = "sqlite"
 READER: Final = "bench:watcher"
-"""Whose watches follow; an identity has at most `WATCHERS_PER_IDENTITY`."""
+"""Prefix of the users that open the watches; one identity may have at most `WATCHERS_PER_IDENTITY`."""
 
 
 def creation(number: int) -> Request:
-    """Return the request that creates a small object without any effect."""
+    """Return the request that creates a small ConfigMap, to which no component reacts."""
     meta = {"name": f"bench-{number:06d}", "namespace": "default"}
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"a": "b" * 1000}}
     return Request(verb="create", resource="configmaps", namespace="default", body=msgspec.json.encode(document))
@@ -31,7 +31,9 @@ def creation(number: int) -> Request:
 
 @dataclass
 class FanOutResult(Result):
-    """One kind's changes to many watchers. `server_us_per_event`: CPU of the API server for each event sent."""
+    """Figures of one kind's changes sent to many watchers. `server_us_per_event`: CPU of the API server per
+    event sent.
+    """
 
     watchers: int
     changes: int
@@ -84,15 +86,17 @@ async def _fan_out(watchers: int, changes: int) -> FanOutResult:
 
 
 def bench_fan_out(*, watchers: int, changes: int) -> FanOutResult:
-    """Let every one of many watchers on one connection see every change of one kind."""
+    """Deliver every change of one kind to each of many watchers, and return the figures."""
     return asyncio.run(_fan_out(watchers, changes))
 
 
 @dataclass
 class StartResult(Result):
-    """A mesh from nothing: seconds until its nodes are Ready and until the first pod runs; MiB when at rest.
+    """Figures of a mesh started from nothing.
 
-    `call_p50_ms` and `call_p99_ms`: one caller that asks and waits, 300 times each, creating and reading.
+    `ready_s`: seconds until its nodes are Ready; `first_running_s`: until the first pod runs; `idle_rss_mib`:
+    memory at rest. `call_p50_ms` and `call_p99_ms`: latency of one client that makes 300 creates and 300
+    gets, one call at a time.
     """
 
     nodes: int
@@ -137,5 +141,7 @@ async def _call_one_by_one(api: Api) -> dict[str, list[float]]:
 
 
 def bench_start(*, nodes: int) -> StartResult:
-    """Start a mesh as users do, everything on, run one pod, look at it at rest, and call it one by one."""
+    """Start a mesh as users do, with all components; run one pod, measure memory at rest, then make calls one by
+    one.
+    """
     return asyncio.run(_start(nodes))

@@ -1,5 +1,5 @@
-"""What a benchmark says of itself: its name, its options, how it is run and what is shown. `keplab bench` makes a
-command of it.
+"""Description of a benchmark: its name, its options, how it is run and what is shown. `keplab bench` makes a
+command of each.
 
 A module with a benchmark has one record, `BENCH`, and a row in `lab/cli/bench/command_table.py`.
 """
@@ -16,10 +16,10 @@ Figures = TypeVar("Figures")
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """How the field of an options record is said on the command line; its type and its default are the field's.
+    """Command-line form of a field of an options record; type and default are those of the field.
 
-    `flag`: with its dashes, "" for the field's name. `least`, `most`: the bounds of a number. `choices`: the texts that
-    there are. `metavar`: how its value is called in help. `has_default`: help shows the default.
+    `flag`: with its dashes; empty for the field's name. `least`, `most`: bounds of a number. `choices`: the
+    allowed texts. `metavar`: name of the value in help. `has_default`: whether help shows the default.
     """
 
     help: str
@@ -41,7 +41,9 @@ def option(
     choices: tuple[str, ...] = (),
     metavar: str = "",
 ) -> Any:
-    """Declare a field of a frozen dataclass as an option. The default None is not shown: help says what it means."""
+    """Declare a field of a frozen dataclass as an option. A default of None is not shown: the help text has to
+    explain it.
+    """
     has_default = default is not None and not isinstance(default, bool)
     declared = Option(
         help=about, flag=flag, least=least, most=most, choices=choices, metavar=metavar, has_default=has_default
@@ -56,12 +58,12 @@ def switch_option() -> Any:
 
 @dataclass(frozen=True)
 class NoOptions:
-    """The options of a benchmark that has none."""
+    """Options record of a benchmark without options."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows below headings. `texts`: the first so many columns are texts, the rest figures; None: all are texts."""
+    """Rows below headings. `texts`: number of leading text columns, the others being figures; None: all are texts."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -70,7 +72,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Reporter:
-    """What a benchmark says while it runs: `say` a line; `progress` what is done, how much of it, and of how much."""
+    """Output callbacks of a running benchmark: `say` prints a line; `progress` gets what is being done, how much
+    is done, and the total.
+    """
 
     say: Callable[[str], None]
     progress: Callable[[str, int, int], None]
@@ -80,11 +84,12 @@ class Reporter:
 class Bench(Generic[Options, Figures]):
     """One benchmark.
 
-    `help`: paragraphs, the first line of the first is the one in lists. `options`: a frozen dataclass whose fields are
-    declared with `option` and `switch_option`. `run`: measures. `table`: what a terminal shows, lines and tables.
-    `document`: the JSON document. `late`: said when `run` raises a TimeoutError without words; "": it raises none.
-    `refusals`: errors of `run` that are the user's. `has_bar`: it calls `progress`, for which a bar is drawn.
-    `is_failed`: whether figures are a failure; `is_interrupted`: whether they are of a run that Ctrl-C cut short.
+    `help`: paragraphs; lists show the first line of the first. `options`: a frozen dataclass whose fields are
+    declared with `option` and `switch_option`. `run`: measures. `table`: the lines and tables a terminal
+    shows. `document`: the JSON document. `late`: message for a TimeoutError without text from `run`; empty if
+    it raises none. `refusals`: errors of `run` that are the user's fault. `has_bar`: whether it calls
+    `progress`, for which a bar is drawn. `is_failed`: whether the figures are a failure; `is_interrupted`:
+    whether they are of a run that Ctrl-C cut short.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What CEL costs: compilations and evaluations a second of selectors as drivers' documentation has them."""
+"""Cost of CEL: compilations and evaluations per second of device selectors as drivers document them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -30,12 +30,14 @@ _DEVICE: Final = Device(
     capacity={"memory": DeviceCapacity(value="40Gi")},
 )
 ROUNDS: Final = 5
-"""Of each measurement the fastest round counts: what else runs on the machine only slows a round down."""
+"""Rounds of each measurement. The fastest counts, because other work on the machine only slows a round down."""
 
 
 @dataclass
 class CelBench(Result):
-    """By expression, a second: `evaluations` of a selector, `counted` the same with costs counted, `compilations`."""
+    """Rates by expression: `evaluations` of a selector, `counted` for evaluations with cost counting,
+    `compilations`.
+    """
 
     workload: str
     evaluations_per_s: dict[str, float]

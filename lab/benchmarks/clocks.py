@@ -1,6 +1,6 @@
-"""Where a scheduling cycle's time goes: methods of classes, clocked for a while.
+"""Clocks for the parts of a scheduling cycle: methods of classes are wrapped for a while.
 
-Time is exclusive: what a clocked method spends in another clocked one is the other's.
+Time is exclusive: time spent in a nested clocked method counts for that method only.
 """
 
 import functools
@@ -33,11 +33,13 @@ POINTS: Final = {
     "post_bind": "PostBind",
     "row_signature": "Sign",
 }
-"""Plugin method to extension point. Sign: what a plugin says identifies a pod's template to it."""
+"""Extension point of each plugin method. Sign: the plugin's part of the signature that identifies a pod template."""
 
 
 class Clocks:
-    """Seconds by `(owner, what)`. `calibrated_s` is what clocking itself adds to a call's caller and is taken off."""
+    """Seconds spent, by `(owner, what)`. The calibrated overhead that clocking adds to the caller of a method is
+    subtracted.
+    """
 
     def __init__(self) -> None:
         self.spent_s: dict[tuple[str, str], float] = {}
@@ -46,7 +48,9 @@ class Clocks:
         self._own_s = self._calibrate()
 
     def clocked(self, method: Callable[..., Any], owner: Callable[[Any], str], what: str) -> Callable[..., Any]:
-        """Return the method, clocked. `owner(self)` names whose time it is."""
+        """Return the method with a clock around it. `owner(self)` names the plugin or part that its time is charged
+        to.
+        """
         inner, spent, now = self._inner_s, self.spent_s, time.perf_counter
 
         @functools.wraps(method)
@@ -64,7 +68,7 @@ class Clocks:
         return wrapper
 
     def reset(self) -> None:
-        """Forget everything spent so far."""
+        """Forget the time spent so far."""
         self.spent_s.clear()
 
     def _calibrate(self) -> float:
@@ -88,7 +92,7 @@ def _always(name: str) -> Callable[[Any], str]:
 
 @contextmanager
 def clocking(clocks: Clocks, plugins: Iterable[type], parts: Iterable[tuple[type, str]]) -> Iterator[None]:
-    """Have every extension point of the plugin classes, and every public method of the parts, clocked meanwhile."""
+    """Clock every extension point of the plugin classes, and every public method of the parts, inside the context."""
     before: list[tuple[type, str, Any]] = []
 
     def wrap(cls: type, name: str, owner: Callable[[Any], str], what: str) -> None:

@@ -1,7 +1,8 @@
-"""Measure one process that hosts many kubelets: how soon they are there; their cost at rest, at a rate, in a rush.
+"""Benchmark of one process that hosts many kubelets: registration time, and cost at rest, at a steady rate
+and in a rush.
 
-At last it looks at them at rest with all their pods, as acceptance scenario 20 of the kubelet specification asks for
-200 kubelets of 50 pods: what they cost, and whether any heartbeat comes late.
+The last phase measures them at rest with all their pods: their cost, and whether any heartbeat is late.
+Acceptance scenario 20 of the kubelet specification asks for this with 200 kubelets of 50 pods.
 """
 
 import asyncio
@@ -23,18 +24,19 @@ from services.api.wire import Api, Request
 HOST: Final = "kubelet/h0"
 NODE_LEASES: Final = "kube-node-lease"
 SETTLE_S: Final = 5.0
-"""Between two phases: what is still written of the one shall not count for the other."""
+"""Pause between two phases in seconds, so that late writes of one phase do not count for the next."""
 LOOK_S: Final = 2.5
-"""How often the Leases are looked at."""
+"""Interval between two reads of the Leases, in seconds."""
 
 
 @dataclass
 class KubeletHostResult(Result):
-    """Figures of one host process; CPU as a share of one core, 1.0 being all of it, by process of the mesh.
+    """Figures of one host process. CPU is a share of one core (1.0 is a full core), by process of the mesh.
 
-    `registered_s`: from the start of the host process until every node is registered and follows its pods; `nodes_s`:
-    until each has lost its taint, too. `rush_s`: from the first creation of `pods` pods until the last of them runs.
-    `loaded_cpu` is at rest with `loaded_pods` pods, `heartbeat_age_s` the greatest age of any Lease seen then.
+    `registered_s`: from the start of the host process until every node is registered and follows its pods;
+    `nodes_s`: until each node has also lost its taint. `rush_s`: from the first creation of `pods` pods until
+    the last of them runs. `loaded_cpu`: at rest with `loaded_pods` pods; `heartbeat_age_s`: the greatest age
+    of any Lease in that phase.
     """
 
     nodes: int
@@ -155,8 +157,10 @@ def bench_kubelet_host(
     switches: tuple[str, ...] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> KubeletHostResult:
-    """Start a mesh with one kubelet host; look at it at rest and at `rate` pod starts a second for `span_s` each;
-    then create `pods` pods as fast as the mesh takes them, and look once more at rest. Raises: TimeoutError.
+    """Start a mesh with one kubelet host and measure it in four phases. Raises: TimeoutError.
+
+    The phases: at rest, and at `rate` pod starts a second, for `span_s` each; `pods` pods created as fast as
+    the mesh takes them; and at rest again.
     """
     return asyncio.run(_measure(nodes, pods, rate, span_s, switches, say))
 

@@ -1,4 +1,4 @@
-"""Measure a mesh of real processes: pods created → Running, CPU a pod, memory, watch fan-out.
+"""Benchmark of a mesh of real processes: pods created → Running, CPU per pod, memory, watch fan-out.
 
 The clock runs from the first creation to the moment a watcher has seen the last pod Running.
 """
@@ -29,7 +29,7 @@ class _Status(View, frozen=True):
 
 
 class PodState(View, frozen=True):
-    """Where a pod is, and whether it runs."""
+    """View of a pod with its node and its phase."""
 
     spec: _Spec = _Spec()
     status: _Status = _Status()
@@ -39,9 +39,9 @@ class PodState(View, frozen=True):
 class BenchResult(Result):
     """Figures of one workload; times in milliseconds.
 
-    `cpu_us_per_pod`: CPU of all processes of the mesh together, without the load generator ("load"), which
-    `cpu_us_per_pod_by_process` names as well. `rss_mib` and `idle_rss_mib` are by process, after the load
-    and before it.
+    `cpu_us_per_pod`: CPU of all processes of the mesh together, without the load generator;
+    `cpu_us_per_pod_by_process` includes it, as "load". `rss_mib` and `idle_rss_mib`: memory by process, after
+    the load and before it.
     """
 
     workload: str
@@ -74,7 +74,7 @@ _POD = msgspec.json.encode(
 
 
 class Stopwatch:
-    """When each pod was created, bound and Running, as one watcher saw it; pods are numbered from `first`."""
+    """Times at which one watcher saw each pod created, bound and Running; pods are numbered from `first`."""
 
     def __init__(self, api: Api, total: int, *, first: int = 0) -> None:
         self.created: dict[str, float] = {}
@@ -88,7 +88,7 @@ class Stopwatch:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Watch pods meanwhile."""
+        """Watch pods inside the context."""
         following = asyncio.create_task(follow_pods(self._api, self._note, lambda: None))
         try:
             yield
@@ -96,20 +96,20 @@ class Stopwatch:
             following.cancel()
 
     async def create(self, number: int) -> None:
-        """Create the pod of that number, and note when it was sent."""
+        """Create the pod of that number, and note when the request was sent."""
         number += self._first
         self.created[f"bench-{number:06d}"] = time.perf_counter()
         body = _POD.replace(b"NUMBER", b"%06d" % number)
         (await self._api.call(Request(verb="create", resource="pods", namespace="default", body=body))).unwrap()
 
     async def create_all(self) -> None:
-        """Create them, many at a time, and return when all run."""
+        """Create all pods, many at a time, and return when all of them run."""
         async with asyncio.timeout(LIMIT_S):
             await many(range(self._total), self.create)
             await self.done.wait()
 
     def milliseconds(self) -> list[float]:
-        """Return what each pod took from created to Running."""
+        """Return the time of each pod from creation to Running, in milliseconds."""
         return [1000 * (self.running[name] - at) for name, at in self.created.items()]
 
     def _note(self, event: WatchEvent, now: float) -> None:
@@ -185,10 +185,10 @@ async def _measure(
 def bench_mesh(
     *, nodes: int, pods: int, engine: str, switches: tuple[str, ...] = (), say: Callable[[str], None] = lambda _: None
 ) -> BenchResult:
-    """Start a mesh, create `pods` bare pods as fast as it takes them, and wait until all are Running.
+    """Start a mesh, create `pods` bare pods as fast as the mesh takes them, and wait until all are Running.
 
-    `switches`: NAME=VALUE; `kubelet.status_batching=immediate` lets a node write statuses side by side,
-    where upstream's status manager writes them one after the other.
+    `switches`: NAME=VALUE; `kubelet.status_batching=immediate` lets a node write statuses concurrently, where
+    upstream's status manager writes them one after the other.
     """
     return asyncio.run(_measure(nodes, pods, engine, switches, say))
 

@@ -1,7 +1,8 @@
-"""Whether heartbeats and binds get through while clients ask for far too much (AS-39): before, during, after.
+"""Benchmark of heartbeats and binds before, during and after an overload by other clients (AS-39).
 
-A node renews its Lease and the scheduler binds pods, each at its own pace. Meanwhile one user creates as fast as it
-can, one opens a thousand watches, one lists all of its objects in a loop, in a process of their own.
+A node renews its Lease and the scheduler binds pods, each at its own pace. Meanwhile, in a process of
+their own, one user creates objects as fast as it can, one opens a thousand watches, and one lists all of
+its objects in a loop.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ TEXT_BYTES: Final = 500
 
 @dataclass
 class Phase:
-    """What was seen in one phase: milliseconds, how many calls there were and how many were not answered with 2xx."""
+    """Figures of one phase: latencies in milliseconds, number of calls, and number of calls not answered with 2xx."""
 
     heartbeat_p50_ms: float = 0.0
     heartbeat_p99_ms: float = 0.0
@@ -49,9 +50,10 @@ class Phase:
 
 @dataclass
 class OverloadResult(Result):
-    """`answers` to the clients that ask for too much: by user and status; 0 is a connection that broke.
+    """Figures of all phases.
 
-    `load_average`: of the machine when it began, for the figures are worth no more than it was idle.
+    `answers`: number of responses to the overloading clients, by user and status; 0 is a broken connection.
+    `load_average`: of the machine at the start; other load makes the figures worth less.
     """
 
     nodes: int
@@ -63,7 +65,7 @@ class OverloadResult(Result):
 
 
 class _Probe:
-    """Calls one after the other at a pace, and how long each took."""
+    """Client that makes one call after the other at a fixed pace, and notes how long each took."""
 
     def __init__(self, pace_s: float, call: Callable[[int], Awaitable[Response]]) -> None:
         self._pace_s, self._call = pace_s, call
@@ -87,7 +89,9 @@ class _Probe:
 
 
 def bench_overload(*, nodes: int, objects: int, seconds: float, say: Callable[[str], None]) -> OverloadResult:
-    """Return what a node and the scheduler saw. `objects`: how many the lister lists; `seconds`: of each phase."""
+    """Measure heartbeats and binds in all phases. `objects`: number of objects listed; `seconds`: length of each
+    phase.
+    """
     return asyncio.run(_bench(nodes, objects, seconds, say))
 
 

@@ -1,7 +1,7 @@
-"""The clients that ask for too much, as a process of their own: `python -m lab.benchmarks.overload_clients` (AS-39).
+"""The overloading clients in a process of their own: `python -m lab.benchmarks.overload_clients` (AS-39).
 
-One offers as many creates as it can, one opens a thousand watches, one lists everything in a loop. What they were
-answered is printed as JSON when standard input ends.
+One sends as many creates as it can, one opens a thousand watches, one lists everything in a loop. When
+standard input ends, the number of responses by user and status is printed as JSON.
 """
 
 import asyncio
@@ -18,7 +18,9 @@ Answers = dict[str, Counter[int]]
 
 
 class Clients(msgspec.Struct):
-    """Where they go, as whom, and how much they ask for. `tokens`: by user."""
+    """Address and credentials of the overloading clients, and how many requests they make at once. `tokens`: by
+    user.
+    """
 
     url: str
     authority: str
@@ -37,7 +39,7 @@ def collection(user: str) -> str:
 
 
 async def offend(clients: Clients, answers: Answers) -> None:
-    """Ask for too much until cancelled."""
+    """Overload the API server until cancelled; count the responses in `answers`."""
     context = ssl.create_default_context(cafile=clients.authority)
     connector = aiohttp.TCPConnector(ssl=context, limit=0)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)

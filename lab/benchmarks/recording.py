@@ -1,8 +1,9 @@
-"""What a recording costs while it is written, and how fast any of its versions is shown.
+"""Benchmark of recordings: the cost of writing one, and how fast any of its versions is shown.
 
-Pods are made, bound, run and deleted on nodes that renew their status, so that a share of them is there at any time;
-each version comes with five lines of the event log, as in a mesh. A seek is to a drawn version: the columns as frames,
-and the whole state by name. The cost of a run is that of a shipped scenario, simulated with and without a recording.
+Pods are created, bound, run and deleted on a number of nodes, so that a fixed number of pods exists at
+any time. Each version comes with five lines of the event log, as in a mesh. A seek goes to a random
+version: once for the columns as frames, once for the whole state by name. The cost of a run is that of a
+shipped scenario, simulated with and without a recording.
 """
 
 import hashlib
@@ -37,9 +38,12 @@ Step = tuple[list[Line], WatchEvent]
 
 @dataclass
 class RecordingResult(Result):
-    """`write_us_per_version`: of the writer alone, lines included; `close_s`: until it is one file. Seeks in
-    milliseconds: `seek` to columns as frames, `state` to all objects by name. `run_cpu_s`: of one run of the scenario,
-    without and with a recording."""
+    """Figures of a recording.
+
+    `write_us_per_version`: time of the writer alone, log lines included. `close_s`: until the recording is
+    one file. Seeks in milliseconds: `seek` to columns as frames, `state` to all objects by name. `run_cpu_s`:
+    CPU of one run of the scenario, without and with a recording.
+    """
 
     versions: int
     nodes: int
@@ -60,7 +64,7 @@ class RecordingResult(Result):
 
     @property
     def run_overhead_percent(self) -> float:
-        """How much longer a run takes when it is recorded."""
+        """Additional CPU time of a recorded run, in percent."""
         without, recorded = self.run_cpu_s
         return 100 * (recorded / without - 1)
 
@@ -68,7 +72,7 @@ class RecordingResult(Result):
 def bench_recording(
     *, versions: int = 100_000, nodes: int = 1_000, live: int = 20_000, seeks: int = 200, say: Say = lambda text: None
 ) -> RecordingResult:
-    """Write a recording of so many versions and seek in it."""
+    """Write a recording of `versions` versions, then seek in it `seeks` times."""
     with tempfile.TemporaryDirectory(prefix="keplab-bench-") as folder:
         path = Path(folder) / f"bench{SUFFIX}"
         say(f"writing {versions:,} versions")

@@ -1,4 +1,4 @@
-"""How long an API server that was killed is away: from SIGKILL to the first acknowledged write."""
+"""Benchmark of the downtime of a killed API server: from SIGKILL to the first acknowledged write."""
 
 import asyncio
 import os
@@ -21,17 +21,18 @@ from services.runtime.supervisor import Supervisor
 
 NAMESPACE: Final = "bench"
 DOWN_S: Final = 0.2
-"""The supervisor's back-off before the first restart; a row of kills would make it longer."""
+"""Back-off of the supervisor before its first restart, in seconds. Repeated kills would otherwise make it longer."""
 CREATED_AT_ONCE: Final = 200
 WITHOUT: Final = frozenset(("scheduler", "controllers", "claim-controller"))
 
 
 @dataclass
 class RecoveryResult(Result):
-    """Seconds from SIGKILL: until the process serves, and until a client that never stopped trying was acknowledged a
-    write; the back-off of supervisor and client is in both. `start_cpu_s`: CPU of a new process until it serves.
+    """Seconds from SIGKILL to a serving process, and to the first acknowledged write.
 
-    `rss_mib` is the memory of the last one, `load_average` the machine's.
+    The write is by a client that retries all the time; the back-offs of supervisor and client are included.
+    `start_cpu_s`: CPU of a new process until it serves. `rss_mib`: memory of the last process;
+    `load_average`: of the machine.
     """
 
     objects: int
@@ -122,7 +123,7 @@ async def _recovery(objects: int, kills: int) -> RecoveryResult:
 
 
 def bench_recovery(*, objects: int, kills: int) -> RecoveryResult:
-    """Store so many pods, then kill the API server so many times under `keplab up`'s supervisor."""
+    """Store `objects` pods, then kill the API server `kills` times under the supervisor of `keplab up`."""
     return asyncio.run(_recovery(objects, kills))
 
 

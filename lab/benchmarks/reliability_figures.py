@@ -1,4 +1,4 @@
-"""What it costs to lose nothing: writes of each engine, watches, recovery, overload. Each has meshes of its own."""
+"""Figures of what reliability costs: writes of each engine, watches, recovery, overload. Each has meshes of its own."""
 
 from collections.abc import Callable
 
@@ -11,15 +11,15 @@ from services.runtime.config import MeshError
 from services.runtime.etcd_members import find_etcd
 
 RECOVERY_AIM_S = 3.0
-"""SIGKILL to the first acknowledged write with 20,000 objects. Source: guarantees 12.3."""
+"""Aim in seconds for SIGKILL to the first acknowledged write, with 20,000 objects. Source: guarantees 12.3."""
 BESIDE_STARTS_AIM_MS = 100.0
-"""What 200 watches that begin may cost another client. Source: guarantees W16, AS-20."""
+"""Aim in milliseconds for another client's latency while 200 watches start. Source: guarantees W16, AS-20."""
 
 Say = Callable[[str], None]
 
 
 def measure(found: Figures, say: Say, *, is_quick: bool) -> None:
-    """Add all of it; takes about four minutes, or half a minute."""
+    """Add all reliability figures to `found`; takes about four minutes, or half a minute with `is_quick`."""
     _writes(found, say, seconds=0.3 if is_quick else 2.0)
     _watches(found, say, is_quick=is_quick)
     _recovery(found, say, is_quick=is_quick)

@@ -1,4 +1,4 @@
-"""Figures, each with its aim, and the report of them: `figures.json` for programs and `README.md` for people."""
+"""Figures with their aims, and the report of them: `figures.json` for programs and `README.md` for people."""
 
 import datetime
 import platform
@@ -14,7 +14,7 @@ Form = Literal["algorithm", "mesh"]
 SHOWN_PLUGINS: Final = 4
 SHOWN_MIN_US: Final = 1.0
 SMALL, LARGE = 500, 15_000
-"""Between these two the cost of a pod is compared."""
+"""The two numbers of nodes between which the CPU cost of a pod is compared."""
 INTRODUCTION = """\
 # Benchmarks
 
@@ -67,7 +67,7 @@ remembers of templates, and the choice among the best; *queue*, *cache* and *han
 
 @dataclass(frozen=True)
 class Figure:
-    """One number. `aim`: what it should be at most, or with `is_more_better` at least; None: reported only."""
+    """One figure. `aim`: its upper bound, or lower bound with `is_more_better`; None: the figure is only reported."""
 
     name: str
     title: str
@@ -78,7 +78,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the aim is met; None when there is none."""
+        """Whether the aim is met; None when there is no aim."""
         if self.aim is None:
             return None
         return self.value >= self.aim if self.is_more_better else self.value <= self.aim
@@ -94,7 +94,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Run:
-    """One workload at one size. `pods`: as upstream has it, scaled, when 0. `aim`: pods a second, 0 for none."""
+    """One workload at one size. `pods`: 0 for upstream's number, scaled. `aim`: pods a second; 0 for no aim."""
 
     workload: str
     nodes: int
@@ -104,13 +104,13 @@ class Run:
 
     @property
     def title(self) -> str:
-        """Which run it is, in words."""
+        """Workload, number of nodes and form, in words."""
         return f"{self.workload}, {self.nodes:,} nodes, {self.form}"
 
 
 @dataclass
 class Figures:
-    """One run's figures and the whole results they were taken from. `load`: others' load at the start."""
+    """The figures of one run, and the full results behind them. `load`: the machine's load average at the start."""
 
     cores: int
     load: float
@@ -128,13 +128,13 @@ class Figures:
         at_most: float | None = None,
         at_least: float | None = None,
     ) -> None:
-        """Take one number."""
+        """Add one figure."""
         is_more_better = at_least is not None
         self.figures.append(Figure(name, title, value, unit, at_least if is_more_better else at_most, is_more_better))
 
 
 def write(found: Figures, folder: Path, *, command: str, is_preliminary: bool) -> None:
-    """Leave both files in the folder, the old ones replaced."""
+    """Write both files into the folder; existing ones are replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     machine = f"{found.cores} cores"
@@ -181,7 +181,7 @@ def _number(value: float) -> str:
 
 
 def growth(results: dict[Run, SchedulerBench]) -> dict[str, float]:
-    """Return, by workload, the CPU a pod costs at the large number of nodes, times that at the small one."""
+    """Return, by workload, the CPU of a pod at the large number of nodes divided by that at the small one."""
     alone = {run: result for run, result in results.items() if run.form == "algorithm"}
     costs = {(run.workload, run.nodes): result.cpu_us_per_pod for run, result in alone.items()}
     return {
@@ -192,7 +192,7 @@ def growth(results: dict[Run, SchedulerBench]) -> dict[str, float]:
 
 
 def section(results: dict[Run, SchedulerBench]) -> str:
-    """Return the report's section about the scheduler, in Markdown."""
+    """Return the report's section on the scheduler, in Markdown."""
     rows = "".join(_row(run, result) for run, result in results.items())
     where = "".join(_where(run, result) for run, result in results.items() if run.form == "algorithm")
     grown = ", ".join(f"{name} {times:g}" for name, times in growth(results).items())

@@ -1,8 +1,9 @@
-"""What REST costs: writes of a realistic pod and Deployment, and lists of many pods in the forms clients ask for.
+"""Cost of REST: writes of a realistic pod and Deployment, and lists of many pods in the forms clients ask
+for.
 
-Everything goes over TLS on one connection to an API server that serves clients as `keplab up` does, memory engine.
-Operations are called in rounds, one kind after the other, so that what else runs on the machine meets them all; of each
-the median round counts.
+All requests go over TLS on one connection to an API server that serves clients as `keplab up` does,
+memory engine. Operations run in rounds, one kind after the other, so that other work on the machine
+affects them all. The median round of each operation counts.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from services.api.meta import Document
 
 ROUNDS: Final = 5
 LISTED: Final = 7
-"""How often each list is read."""
+"""Number of times each list is read."""
 CREATORS: Final = 32
 NAMESPACE: Final = "bench"
 PODS, DEPLOYMENTS = f"/api/v1/namespaces/{NAMESPACE}/pods", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
@@ -42,11 +43,11 @@ FORMS: Final[Mapping[str, Mapping[str, str]]] = {
     "PartialObjectMetadata": {"Accept": f"{JSON};as=PartialObjectMetadataList;{META}"},
     "protobuf": {"Accept": "application/vnd.kubernetes.protobuf"},
 }
-"""The forms of a list, by name, with what asks for it."""
+"""Request headers for each form of a list, by name."""
 
 
 def pod(name: str) -> Document:
-    """Return a pod as people write them: two containers with probes, volumes, limits and placement; 2.5 KB."""
+    """Return a typical pod: two containers with probes, volumes, limits and placement; 2.5 KB."""
     meta = {"name": name, "labels": {"app": "web", "tier": "front"}, "annotations": {"example.com/owner": "team-a"}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": _spec()}
 
@@ -101,9 +102,9 @@ def _container(name: str, port: int) -> Document:
 
 @dataclass
 class Cost:
-    """One operation: CPU of the API server and of who calls, and the wall time of a call, in µs.
+    """Cost of one operation in µs: CPU of the API server, CPU of the client, and the wall time of a call.
 
-    `of_get`: the API server's CPU in gets of the same kind.
+    `of_get`: ratio of the API server's CPU to that of a get of the same kind.
     """
 
     cpu_us: float
@@ -114,9 +115,9 @@ class Cost:
 
 @dataclass
 class ListCost:
-    """One list: milliseconds to the last byte (p50), CPU of the API server in ms, bytes as they were sent.
+    """Cost of one list: p50 milliseconds to the last byte, CPU of the API server in ms, and bytes as sent.
 
-    `of_json`: the API server's CPU in lists as JSON.
+    `of_json`: ratio of the API server's CPU to that of the list as JSON.
     """
 
     p50_ms: float
@@ -127,7 +128,9 @@ class ListCost:
 
 @dataclass
 class RestResult(Result):
-    """`operations` by kind and operation, `lists` of `pods` pods by form. `calls`: how often each was called."""
+    """Figures of REST. `operations`: by kind and operation. `lists`: of `pods` pods, by form. `calls`: number of
+    calls of each.
+    """
 
     pods: int
     calls: int
@@ -137,7 +140,7 @@ class RestResult(Result):
 
 
 def cpu_us(pid: int) -> float:
-    """Return the CPU microseconds a process has used, as finely as the kernel counts them."""
+    """Return the CPU time of a process in microseconds, as finely as the kernel counts it."""
     try:
         spent_ns = [int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()]
     except (OSError, IndexError, ValueError):
@@ -146,14 +149,14 @@ def cpu_us(pid: int) -> float:
 
 
 class Client:
-    """One connection to the API server, as its administrator."""
+    """A client of the API server, with the administrator's credentials."""
 
     def __init__(self, mesh: RunningMesh, session: aiohttp.ClientSession) -> None:
         self._base, self._session = mesh.supervisor.rest_url, session
         self._pids = {"apiserver": mesh.pids["apiserver"], LOAD: os.getpid()}
 
     async def call(self, method: str, path: str, body: Any = None, content_type: str = JSON, **headers: str) -> bytes:
-        """Return the body of the answer as it came. Raises: RuntimeError for a refusal."""
+        """Make a request and return the raw body of the response. Raises: RuntimeError for a status of 400 or above."""
         data = None if body is None else msgspec.json.encode(body)
         sent = {"Content-Type": content_type, "Accept": JSON, "Accept-Encoding": "identity", **headers}
         async with self._session.request(method, f"{self._base}{path}", data=data, headers=sent) as answer:
@@ -163,7 +166,7 @@ class Client:
             return read
 
     def spent_us(self) -> dict[str, float]:
-        """Return the CPU microseconds of server and caller so far."""
+        """Return the CPU microseconds that server and client have used so far."""
         return {name: cpu_us(pid) for name, pid in self._pids.items()}
 
 
@@ -187,7 +190,7 @@ async def _client() -> AsyncIterator[tuple[RunningMesh, Client]]:
 
 
 Operation = Callable[[str, int], tuple[str, str, Any, str]]
-"""`(name, number of the call)` to method, path, body, content type."""
+"""Function from `(name, number of the call)` to method, path, body and content type."""
 
 
 def _operations(collection: str, make: Callable[[str], Document], at: str) -> dict[str, Operation]:
@@ -328,7 +331,7 @@ async def _bench(pods: int, calls: int, say: Callable[[str], None]) -> RestResul
 
 
 def bench_rest(*, pods: int = 5_000, calls: int = 300, say: Callable[[str], None] = lambda text: None) -> RestResult:
-    """Call an API server over TLS: each operation so many times, then lists of so many pods. Raises: RuntimeError."""
+    """Measure each operation over `calls` calls, then lists of `pods` pods, over TLS. Raises: RuntimeError."""
     return asyncio.run(_bench(pods, calls, say))
 
 

@@ -1,4 +1,4 @@
-"""The figures of a workload, and where the time of the scheduler's goes."""
+"""The figures of a workload, and the breakdown of the scheduler's time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import msgspec
 from lab.scenarios.measures import quantile
 
 CYCLE: Final = "cycle"
-"""What no plugin and no other part spent: the runner, remembered templates, the choice among the best."""
+"""Name of the time that no plugin and no other part spent: the runner, remembered templates, the choice of a node."""
 
 
 class Result:
@@ -22,12 +22,13 @@ class Result:
 
 @dataclass
 class SchedulerBench(Result):
-    """One workload in one form. Times a pod in microseconds of the measured pods.
+    """Figures of one workload in one form. CPU times are microseconds per measured pod.
 
-    `p50_ms`, `p99_ms`: form `algorithm`, from pop to assume, or, of pods that come one after the other, from when they
-    were due, in CPU time, as if a core were theirs alone; form `mesh`, from created to bound. `resize_attempts`: cycles
-    of deferred resizes, known to `algorithm`. `cpu_us_per_pod`: all processes but the load's. `by_plugin` and
-    `by_extension_point` count a plugin's own time, without that of plugins it asks; `by_part` is the rest.
+    `p50_ms`, `p99_ms`: in the form `algorithm`, from pop to assume; for pods that arrive at a rate, from
+    their due time, in CPU time, as if they had a core to themselves. In the form `mesh`, from created to
+    bound. `resize_attempts`: cycles of deferred resizes, known only for `algorithm`. `cpu_us_per_pod`: all
+    processes but the load generator. `by_plugin` and `by_extension_point` count a plugin's own time, without
+    plugins that it calls; `by_part` is the rest.
     """
 
     workload: str
@@ -51,7 +52,7 @@ class SchedulerBench(Result):
 
 
 class Breakdown(TypedDict):
-    """Where the time goes, as `SchedulerBench` has it: microseconds a pod; the largest first."""
+    """Breakdown of the scheduler's time, as in `SchedulerBench`: microseconds per pod, the largest first."""
 
     by_plugin: dict[str, float]
     by_extension_point: dict[str, float]
@@ -59,7 +60,9 @@ class Breakdown(TypedDict):
 
 
 def breakdown_of(spent_s: Mapping[tuple[str, str], float], took_s: float, pods: int) -> Breakdown:
-    """Return the clocked seconds a pod. Keys: `(plugin, extension point)`, and `(part, "")` for all else."""
+    """Convert clocked seconds to a breakdown per pod. Keys: `(plugin, extension point)`, and `(part, "")` for
+    all else.
+    """
     plugins: dict[str, float] = {}
     points: dict[str, float] = {}
     parts: dict[str, float] = {CYCLE: took_s - sum(spent_s.values())}
@@ -78,5 +81,5 @@ def breakdown_of(spent_s: Mapping[tuple[str, str], float], took_s: float, pods: 
 
 
 def milliseconds(seconds: Sequence[float], q: float) -> float:
-    """Return a quantile of durations in milliseconds; 0 of none."""
+    """Return a quantile of durations in milliseconds; 0 if there are none."""
     return round(1000 * (quantile(list(seconds), q) or 0.0), 3)

@@ -1,4 +1,4 @@
-"""A mesh that is measured: it lives in a folder that goes away, and the kernel counts what its processes use."""
+"""A mesh to be measured: its data is in a temporary folder, and the kernel counts what its processes use."""
 
 import asyncio
 import os
@@ -14,12 +14,13 @@ from lab.scenarios.measures import quantile
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity
 from services.api.wire import Api, WatchEvent, WatchRequest
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.mesh.options import MeshOptions
+from services.runtime.supervisor import Supervisor
 
 IN_FLIGHT: Final = 256
 LIMIT_S: Final = 300.0
 LOAD: Final = "load"
-"""How the process that makes the load is called among the others."""
+"""Name of the load generator's process among the others."""
 SAMPLER: Final = "OTEL_TRACES_SAMPLER"
 TICK: Final = os.sysconf("SC_CLK_TCK")
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU seconds a process has used; 0 when it is gone."""
+    """Return the CPU time of a process in seconds; 0 if it has exited."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -36,7 +37,7 @@ def cpu_s(pid: int) -> float:
 
 
 def rss_mib(pid: int) -> float:
-    """Return the resident memory of a process in MiB; 0 when it is gone."""
+    """Return the resident memory of a process in MiB; 0 if it has exited."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 2**20
     except OSError:
@@ -44,7 +45,7 @@ def rss_mib(pid: int) -> float:
 
 
 class Meter:
-    """CPU of processes since it was made, by name."""
+    """CPU time of processes since the meter was created, by process name."""
 
     def __init__(self, pids: dict[str, int]) -> None:
         self._pids = pids
@@ -52,22 +53,22 @@ class Meter:
         self._before = {name: cpu_s(pid) for name, pid in pids.items()}
 
     def shares(self) -> dict[str, float]:
-        """Return cores used since."""
+        """Return the CPU use since the start, in cores."""
         took_s = time.perf_counter() - self._began_s
         return {name: round(spent / took_s, 4) for name, spent in self.spent_s().items()}
 
     def us_per(self, count: int) -> dict[str, float]:
-        """Return microseconds since, for each of so many."""
+        """Return the CPU microseconds since the start, divided by `count`."""
         return {name: round(1e6 * spent / count, 1) for name, spent in self.spent_s().items()}
 
     def spent_s(self) -> dict[str, float]:
-        """Return CPU seconds since."""
+        """Return the CPU seconds since the start."""
         return {name: cpu_s(pid) - self._before[name] for name, pid in self._pids.items()}
 
 
 @dataclass
 class RunningMesh:
-    """`start_s`: how long its processes took to be ready."""
+    """A running mesh with a client. `start_s`: seconds until its processes were ready."""
 
     api: Api
     supervisor: Supervisor
@@ -75,15 +76,15 @@ class RunningMesh:
 
     @property
     def pids(self) -> dict[str, int]:
-        """The processes by name."""
+        """Process ids by process name."""
         return {process["name"]: process["pid"] for process in self.supervisor.status()["processes"]}
 
     def rss_mib(self) -> dict[str, float]:
-        """Return the resident memory of each process."""
+        """Return the resident memory of each process in MiB."""
         return {name: round(rss_mib(pid), 1) for name, pid in self.pids.items()}
 
     def meter(self, *, with_load: bool = False) -> Meter:
-        """Begin to measure what the processes use, this one too if it makes the load."""
+        """Start a meter for the processes; `with_load`: include this process, which generates the load."""
         return Meter(self.pids | ({LOAD: os.getpid()} if with_load else {}))
 
 
@@ -103,7 +104,9 @@ async def running_mesh(
     serves_clients: bool = False,
     security: Literal["tokens", "strict"] = "tokens",
 ) -> AsyncIterator[RunningMesh]:
-    """Give a mesh with these of `MeshOptions`; unless `is_traced` its processes sample no trace by themselves."""
+    """Run a mesh with these `MeshOptions` inside the context. Unless `is_traced`, its processes start no traces
+    themselves.
+    """
     was_set = is_traced or SAMPLER in os.environ
     if not was_set:
         os.environ[SAMPLER] = "parentbased_always_off"
@@ -140,7 +143,7 @@ async def running_mesh(
 
 
 def quiet_arguments() -> dict[str, list[str]]:
-    """Return flags for a mesh that is measured: no event files, no spans, containers that take no time."""
+    """Return the flags of a mesh to be measured: no event files, no spans, containers that start in no time."""
     silent = ["--events-dir", "", "--spans-dir", ""]
     kubelet = [*silent, "--latency", "all=constant:0", "--status-qps", "0", "--pod-events", "warnings"]
     return {
@@ -153,7 +156,7 @@ def quiet_arguments() -> dict[str, list[str]]:
 
 
 async def many(items: Iterable[T], do: Callable[[T], Awaitable[None]], at_once: int = IN_FLIGHT) -> None:
-    """Do it for each, so many at once."""
+    """Call `do` for each item, at most `at_once` at a time."""
     waiting = iter(items)
 
     async def worker() -> None:
@@ -166,7 +169,7 @@ async def many(items: Iterable[T], do: Callable[[T], Awaitable[None]], at_once: 
 
 
 async def follow_pods(api: Api, note: Callable[[WatchEvent, float], None], then: Callable[[], None]) -> None:
-    """Hand each change of a pod and its time to `note`, call `then` after each batch; resume when a stream ends."""
+    """Watch pods: call `note` with each event and its time, and `then` after each batch; resume when the watch ends."""
     rv = ""
     while True:
         try:
@@ -181,5 +184,5 @@ async def follow_pods(api: Api, note: Callable[[WatchEvent, float], None], then:
 
 
 def rounded(values: Sequence[float], q: float, digits: int = 1) -> float:
-    """Return a quantile; 0 of none."""
+    """Return a rounded quantile; 0 if there are no values."""
     return round(quantile(list(values), q) or 0.0, digits)

@@ -1,4 +1,4 @@
-"""`keplab bench scheduler`: one of upstream's scheduler_perf workloads, in either form."""
+"""`keplab bench scheduler`: one of upstream's scheduler_perf workloads, in the form `algorithm` or `mesh`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,12 +11,16 @@ from lab.benchmarks.workloads.ops import Workload
 from services.api.switches import Switches
 
 SHOWN_MIN_US: Final = 0.05
-"""What takes less of a pod's time is not in the table."""
+"""Least time per pod, in microseconds, for a row of the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerOptions:
-    """`pods`, `init_pods`: how many are measured, and are there first; None for upstream's, scaled to `nodes`."""
+    """The options of `keplab bench scheduler`.
+
+    `pods`: number of measured pods; `init_pods`: number created before; None for upstream's numbers, scaled
+    to `nodes`.
+    """
 
     workload: str = option("SchedulingBasic", "name of a workload of --list", metavar="NAME")
     nodes: int = option(500, "nodes without kubelets", least=1, most=15_000)
@@ -32,7 +36,7 @@ class SchedulerOptions:
 
 
 Workloads = tuple[Workload, ...]
-"""The answer to `--list`."""
+"""Workloads to list, as the result of `--list`."""
 
 
 def _run(options: SchedulerOptions, reporter: Reporter) -> SchedulerBench | Workloads:

@@ -1,6 +1,6 @@
-"""The scheduler's share: upstream's workloads, by number of nodes and in both forms.
+"""Figures of the scheduler: upstream's workloads, by number of nodes and in both forms.
 
-Every run has an interpreter of its own, so that none inherits another's memory.
+Each run has an interpreter of its own, so that none inherits another's memory.
 """
 
 import multiprocessing
@@ -67,7 +67,7 @@ QUICK_RUNS: Final = (
 
 
 def bench(run: Run) -> SchedulerBench:
-    """Do one run, in an interpreter of its own. Raises: TooSlow."""
+    """Measure one run in an interpreter of its own. Raises: TooSlow."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_bench, run).result()
 

@@ -1,7 +1,7 @@
-"""A workload played to a real API server and a real scheduler, each a process, over gRPC.
+"""A workload run on a real API server and a real scheduler, each a process, over gRPC.
 
-As in upstream's scheduler_perf, nodes have no kubelets and there are no controllers: a bound pod stays so.
-This process makes the load and watches what becomes of it.
+As in upstream's scheduler_perf, nodes have no kubelets and there are no controllers: a bound pod stays as
+it is. This process generates the load and watches the pods.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from services.api.wire import Api, Request, WatchEvent
 from services.client.client import request_of
 
 SETTLE_S: Final = 1.0
-"""Between the preparations and the measurement, so that what lags behind is not measured."""
+"""Pause between preparation and measurement in seconds, so that late work of the preparation is not measured."""
 
 
 @dataclass
 class Load:
-    """Plays a workload's steps to an API server, and watches. `group` holds what goes on meanwhile."""
+    """Load generator: performs a workload's steps on an API server, and watches pods. `group`: its background tasks."""
 
     api: Api
     size: Size
@@ -42,7 +42,7 @@ class Load:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     created_s: dict[str, float] = field(default_factory=dict)
     bound_s: dict[str, float] = field(default_factory=dict)
-    """When a watcher saw each pod bound, by name; names are unique in a workload."""
+    """Time at which the watcher saw each pod bound, by pod name; names are unique in a workload."""
 
     def __post_init__(self) -> None:
         self._decode = msgspec.json.Decoder(PodState).decode
@@ -54,7 +54,7 @@ class Load:
             bound[event.name] = now
 
     async def do(self, step: int, op: Any) -> None:
-        """Do one step; return when its pods have nodes."""
+        """Perform one step; return when its pods have nodes."""
         match op:
             case ops.CreateNodes():
                 await self._create_all("nodes", documents.nodes_of(op, self.size))
@@ -79,7 +79,7 @@ class Load:
                 self.meanwhile.append(self.group.create_task(self._delete(op)))
 
     async def prepare_priorities(self, workload: Workload) -> None:
-        """Have a priority class for each number that pods of the workload name."""
+        """Create a PriorityClass for each priority that the workload's pods have."""
         for value in documents.priorities_of(workload):
             name = documents.PRIORITY_CLASS.format(value)
             head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
@@ -248,10 +248,9 @@ def bench_scheduler_mesh(
     assignments: tuple[str, ...] = (),
     progress: Progress = lambda what, done, total: None,
 ) -> SchedulerBench:
-    """Start API server and scheduler, play the workload, and return its figures.
+    """Start API server and scheduler, run the workload, and return its figures.
 
-    Where the time goes by plugin is taken from a short play of the same size to the core alone.
-    Raises: TooSlow.
+    The breakdown by plugin comes from a short run of the same size on the core alone. Raises: TooSlow.
     """
     try:
         result = asyncio.run(_play(assignments, workload, size, progress))

@@ -1,4 +1,4 @@
-"""What mutual TLS costs: CPU of a call and of a connection, over plain gRPC and in the profile `strict`."""
+"""Cost of mutual TLS: CPU per call and per connection, with plain gRPC and in the profile `strict`."""
 
 import asyncio
 import time
@@ -17,13 +17,16 @@ CALLS, CONNECTIONS, ALONE = 20_000, 300, 1_000
 IN_FLIGHT = 64
 PROFILES: tuple[Literal["tokens"], Literal["strict"]] = ("tokens", "strict")
 BODY_BYTES = 2_000
-"""Of the object that is read: about as large as a pod."""
+"""Size in bytes of the object that is read: about as large as a pod."""
 
 
 @dataclass(frozen=True)
 class SecurityBench:
-    """Figures of one profile. CPU in microseconds, of the API server and of the client; `alone_ms`: the median time of
-    a call with no other beside it; `connection`: made anew, with one call over it."""
+    """Figures of one profile. CPU in microseconds, of the API server and of the client.
+
+    `alone_ms`: median time of a call while no other is in flight. `connection`: a new connection with one
+    call over it.
+    """
 
     security: str
     call_server_us: float
@@ -35,7 +38,7 @@ class SecurityBench:
 
 
 async def bench_security(security: Literal["tokens", "strict"]) -> SecurityBench:
-    """Return the figures of a profile: `tokens` or `strict`."""
+    """Measure one profile: `tokens` or `strict`."""
     async with running_mesh(nodes=0, engine="memory", security=security, arguments=quiet_arguments()) as mesh:
         await _make(mesh.api)
         await many(range(2_000), lambda _: _read(mesh.api), IN_FLIGHT)
@@ -58,7 +61,7 @@ async def bench_security(security: Literal["tokens", "strict"]) -> SecurityBench
 
 
 def bench_profiles(rounds: int) -> list[SecurityBench]:
-    """Return the medians of both profiles, which are measured in turn. Raises: TimeoutError."""
+    """Measure both profiles in turn, and return the medians. Raises: TimeoutError."""
     found = [[asyncio.run(bench_security(each)) for each in PROFILES] for _ in range(rounds)]
     names = [field.name for field in fields(SecurityBench) if field.name != "security"]
     results: list[SecurityBench] = []

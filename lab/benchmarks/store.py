@@ -1,10 +1,10 @@
-"""How many writes a second each engine takes, next to what SQLite and etcd take by themselves on the same disk.
+"""Writes per second of each storage engine, next to those of bare SQLite and etcd on the same disk.
 
-API servers of every engine run beside each other and are measured in turn, round by round, so that what else runs on
-the machine meets them all; of each the median round counts. A write is the creation of a ConfigMap of 1 KB over gRPC,
-answered when it is durable. Raw figures are of the same bytes: SQLite in WAL mode with `synchronous=FULL`, one
-transaction for as many rows as there are writers; etcd over gRPC, one transaction a key, as many at once as there are
-writers.
+API servers of every engine run in parallel and are measured in turn, round by round, so that other work
+on the machine affects them all; the median round of each counts. A write is the creation of a ConfigMap
+of 1 KB over gRPC, answered when it is durable. Raw figures are for the same bytes: SQLite in WAL mode
+with `synchronous=FULL`, one transaction for as many rows as there are writers; etcd over gRPC, one
+transaction per key, with as many in flight as there are writers.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ Write = Callable[[int], Awaitable[None]]
 
 @dataclass
 class StoreResult(Result):
-    """Writes per second, `by_engine` and number of writers. `load`: the machine's load average, before and after."""
+    """Writes per second, `by_engine` and number of writers. `load`: the machine's load average before and after."""
 
     seconds: float
     by_engine: dict[str, dict[int, float]]
@@ -49,7 +49,7 @@ class StoreResult(Result):
 
 
 def bench_store(*, seconds: float = 1.0, with_etcd: bool = True, say: Say = lambda text: None) -> StoreResult:
-    """Measure each engine for so long, three times with each number of writers."""
+    """Measure each engine three times for `seconds` with each number of writers."""
     return asyncio.run(_bench(seconds, with_etcd, say))
 
 

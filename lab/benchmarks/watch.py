@@ -1,7 +1,8 @@
-"""What watches cost others: changes to many watchers, and one healthy client while two hundred watches begin or stall.
+"""Cost of watches for other clients: changes sent to many watchers, and a healthy client while 200 watches
+start or stall.
 
-The watchers that begin or stall live in a process of their own at low priority, since they must not take the healthy
-client's time away; each phase gives the CPU of the API server beside the wall times.
+The watchers that start or stall run in a process of their own at low priority, so that they take no CPU
+from the healthy client. Each phase reports the API server's CPU besides wall times.
 """
 
 import asyncio
@@ -25,10 +26,10 @@ from lab.benchmarks.running_mesh import RunningMesh, many, quiet_arguments, roun
 from services.api.wire import Request, WatchRequest
 
 FAN_OUT: Final = ((1, 2_000), (10, 2_000), (100, 1_000), (1_000, 200))
-"""Watchers and changes."""
+"""Pairs of (number of watchers, number of changes)."""
 CREATORS: Final = 64
 PACE_S: Final = 0.01
-"""Between two calls of the healthy client."""
+"""Pause between two calls of the healthy client, in seconds."""
 REST_S, STALLED_S = 4.0, 12.0
 WRITES_PER_S, WRITTEN_BYTES = 60, 3_000
 START_LIMIT_S: Final = 180.0
@@ -37,9 +38,11 @@ JSON: Final = "application/json"
 
 @dataclass
 class Phase:
-    """What the healthy client saw: each call is a get of one pod, over REST and gRPC in turn; times in ms.
+    """Figures of the healthy client in one phase: each call is a get of one pod, over REST and gRPC in turn;
+    times in ms.
 
-    `begun` and `refused`: of the watches. `took_s`: how long the phase lasted; `server_cpu_s`: what it cost.
+    `begun` and `refused`: number of watches. `took_s`: length of the phase; `server_cpu_s`: CPU of the API
+    server.
     """
 
     calls: int
@@ -56,7 +59,7 @@ class Phase:
 
 @dataclass
 class WatchResult(Result):
-    """`fan_out` by number of watchers; `phases` by what happened meanwhile."""
+    """Figures of watches. `fan_out`: by number of watchers; `phases`: by what the watches did."""
 
     watchers: int
     objects: int
@@ -74,7 +77,7 @@ def _pod(number: int) -> bytes:
 
 
 class _Healthy:
-    """A client that asks for one pod a hundred times a second and notes how long each answer takes."""
+    """A client that gets one pod a hundred times a second and notes how long each response takes."""
 
     def __init__(self, mesh: RunningMesh, session: aiohttp.ClientSession) -> None:
         self._mesh, self._session, self.times_s = mesh, session, list[float]()
@@ -116,7 +119,7 @@ class _Healthy:
 
 
 class _Watchers:
-    """So many watches of pods in a process of their own."""
+    """A number of watches of pods in a process of their own."""
 
     def __init__(self, mesh: RunningMesh, token: str, count: int, query: str, *, reads: bool) -> None:
         self._arguments = [mesh.supervisor.rest_url, str(mesh.supervisor.authority), str(count), query]
@@ -234,7 +237,7 @@ def bench_watch(
     fan_out: tuple[tuple[int, int], ...] = FAN_OUT,
     say: Callable[[str], None] = lambda text: None,
 ) -> WatchResult:
-    """Measure both. Raises: TimeoutError when watches do not begin in time."""
+    """Measure the fan-out and the healthy client. Raises: TimeoutError when watches do not start in time."""
     load = round(os.getloadavg()[0], 2)
     found: dict[int, FanOutResult] = {}
     for count, changes in fan_out:

@@ -1,7 +1,9 @@
-"""`python -m lab.benchmarks.watchers URL AUTHORITY COUNT QUERY read|stall`: many watches of pods, each on a connection.
+"""`python -m lab.benchmarks.watchers URL AUTHORITY COUNT QUERY read|stall`: many watches of pods, each on a
+connection.
 
-The token comes on standard input. Prints one line, how many have begun and how many were refused: those that read,
-once each has the whole state it asked for; those that stall, once each has asked. Then it goes on until it is ended.
+The token is read from standard input. One line is printed, with the number of watches begun and refused.
+In mode `read` that is once each watch has received its initial state; in mode `stall`, once each has sent
+its request. Then the watches stay open until the process is ended.
 """
 
 import asyncio
@@ -14,13 +16,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 QUIET_S: Final = 1.5
-"""A watch that has nothing more to read for so long has all that it began with."""
+"""Pause in seconds after which a silent watch counts as having received its initial state."""
 CHUNK: Final = 1 << 20
 RECEIVE_BUFFER: Final = 4096
 
 
 class _Counts:
-    """How the watches began. Raises nothing: a connection that fails counts as refused."""
+    """Counts of watches begun and refused. Raises nothing: a connection that fails counts as refused."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -73,7 +75,7 @@ async def _counted(watch: Coroutine[Any, Any, None], counts: _Counts) -> None:
 
 
 async def main() -> None:
-    """Open them all, report, and go on."""
+    """Open all watches, print the counts, and keep them open."""
     url, authority, count, query, how = sys.argv[1:]
     os.nice(10)
     token = sys.stdin.readline().strip()

@@ -1,1 +1,1 @@
-"""Faults by seed: a seed draws what breaks and when; the invariants say whether anything came of it."""
+"""Faults by seed: a seed draws the faults and their times; the invariants say whether one did damage."""

@@ -1,4 +1,4 @@
-"""A seed becomes a schedule of faults. Pure.
+"""Turn a seed into a schedule of faults. Pure.
 
 Swarm: each seed first draws which kinds of fault exist at all, because many seeds with few kinds find
 more than all kinds always (guarantees T-SIM). More than half of the kills are aimed at a write site: they
@@ -22,12 +22,12 @@ EVERYTHING = "*"
 _OF_NODES = ("node-cut", "node-slow", "node-loss", "node-drop")
 _OFFSETS_S = ("30", "-30", "3600", "-3600")
 SPOILED = 0.15
-"""Part of the seeds in which a kubelet loses its checkpoint, or what its runtime knew."""
+"""Share of seeds in which a kubelet loses its checkpoint or its runtime's records."""
 LONG = 0.15
 LONG_S = (45.0, 75.0)
-"""Part of what befalls a node that lasts about as long as the grace period, and how long; seconds."""
+"""Range in seconds of a node fault that lasts about as long as the grace period; LONG is the share of such faults."""
 AIMED = 0.6
-"""Part of the kills that wait for a site."""
+"""Share of kills that wait for a site."""
 
 _SITES = {
     "apiserver": ("store.commit", "store.commit", "api.request", "api.response", "watch.open", "proc.start"),
@@ -47,7 +47,7 @@ _SITES = {
 class Fault:
     """One fault. `duration_s`: how long the component stays down or stopped, or its link, disk or clock stays faulty.
 
-    `component` of what befalls one node alone is `node/<name>`. `detail`: the direction of a cut, the sort of calls
+    `component` is `node/<name>` for a fault of one node alone. `detail`: the direction of a cut, the sort of calls
     that are dropped, the error of a disk, the seconds a clock is off, what is lost and how. A kill with a `site`
     strikes `after_s` seconds after the component's `count`-th line of that event since `at_s`.
     """
@@ -63,11 +63,11 @@ class Fault:
 
 
 def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequence[str] = ()) -> list[Fault]:
-    """Return the faults of one run in order of time; at least one kill.
+    """Return the faults of one run in order of time; at least one is a kill.
 
-    Seconds count from the scenario's first act. A cut is of one direction or both; a delay holds back
+    Seconds count from the scenario's first act. A cut affects one direction or both; a delay holds back
     watch events only; slow holds back everything; power kills all components at once. Kinds that begin with `node-`
-    are about the link of one of `nodes`; some of them last long enough for others to think the node dead.
+    affect the link of one of `nodes`; some of them last so long that other components think the node dead.
     """
     kubelets = [c for c in components if component_of(c) == "kubelet"]
     kinds = ["kill", *(kind for kind in KINDS[1:] if random.random() < 0.4)]

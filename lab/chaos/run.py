@@ -1,9 +1,9 @@
 """Run a scenario while a seed's faults happen, then wait for rest.
 
 Under chaos the scenario's own expectations are not judged: a bound that holds on a healthy mesh says
-nothing of a broken one. What is judged are the invariants, always; that no process ended by itself; that
-the mesh comes to rest after the last heal (I28); and that what it did then equals what it does
-undisturbed (I20). Of one seed every interpreter gives the same digest, whatever its hash seed.
+nothing about a broken one. The run is judged by the invariants, always; no process may end by itself;
+the mesh must come to rest after the last heal (I28); and it must then have made what it makes
+undisturbed (I20). One seed gives the same digest in every interpreter, whatever its hash seed.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from services.telemetry.eventlog import Line
 
 HEAL_S = 20.0
 REST_LIMIT_S = 60.0
-"""I28: the desired state at the latest this long after the last heal."""
+"""I28: seconds after the last heal within which the mesh must reach the desired state."""
 SLOW_MAX_S = 0.5
-"""How much longer a message of a slow link takes, at most."""
+"""Longest extra delay of a message on a slow link, in seconds."""
 QUIET_S = 10.0
-"""I28: then only heartbeats for this long."""
+"""I28: seconds at the desired state in which only heartbeats may happen."""
 RESTLESS = ("Pod", "ReplicaSet", "Deployment", "StatefulSet", "DaemonSet", "Job")
 RESOURCES = ("pods", "replicasets.apps", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
 PATIENCE = 8.0
@@ -49,14 +49,14 @@ _UNDISTURBED: dict[tuple[str, tuple[tuple[str, Value], ...]], Mapping[str, int]]
 
 @dataclass
 class ChaosRun:
-    """One seed's run. `faults`: what was planned and happened."""
+    """The run of one seed. `faults`: the planned faults, which all happened."""
 
     result: RunResult
     faults: list[Fault] = field(default_factory=list)
 
     @property
     def problem(self) -> str:
-        """Return what went wrong, or nothing."""
+        """Return what went wrong; empty string if nothing did."""
         if self.result.error:
             return self.result.error
         found = [f"{v.invariant}: {' '.join((*v.objects, v.detail))}" for v in self.result.violations[:3]]
@@ -64,7 +64,7 @@ class ChaosRun:
 
 
 class _Counts:
-    """What was stored in one run: changes, and objects that were made, by kind."""
+    """Counts of one run's commits, by kind: changes of all types, and objects made."""
 
     def __init__(self) -> None:
         self.changes: Counter[str] = Counter()
@@ -137,7 +137,7 @@ async def _reach(mesh: SimMesh, fault: Fault) -> None:
 def run_chaos(
     scenario: Scenario, *, seed: int, overrides: Mapping[str, Value] | None = None, must_rest: bool = True
 ) -> ChaosRun:
-    """Run one seed in virtual time. `must_rest` False: safety only, for arms that never settle."""
+    """Run one seed in virtual time. `must_rest` False: judge safety only, for arms that never settle."""
     faults: list[Fault] = []
     undisturbed = _undisturbed(scenario, overrides or {}) if must_rest else {}
     counts = _Counts()
@@ -203,13 +203,13 @@ def _undisturbed(scenario: Scenario, overrides: Mapping[str, Value]) -> Mapping[
 
 @dataclass(frozen=True)
 class ChaosJob(Job):
-    """One seed of faults for one scenario. `must_rest` False: safety only."""
+    """One seed of faults for one scenario. `must_rest` False: judge safety only."""
 
     must_rest: bool = True
 
     @property
     def command(self) -> str:
-        """What repeats exactly this run."""
+        """Return the command line that repeats exactly this run."""
         no_rest = "" if self.must_rest else " --no-rest"
         return f"keplab chaos {shlex.quote(self.scenario)} --seed {self.seed} --seeds 1{self.sets}{no_rest}"
 

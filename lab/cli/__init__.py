@@ -1,1 +1,1 @@
-"""`keplab`: what people type. Each file of `commands/` is one command; the folder is the register."""
+"""`keplab`: the command line. Each file of `commands/` is one command, with a row in the command table."""

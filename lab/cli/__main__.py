@@ -1,4 +1,4 @@
-"""`keplab COMMAND`: finds the command in the table, runs it, and turns how it ended into an exit code.
+"""`keplab COMMAND`: find the command in the table, run it, and turn its outcome into an exit code.
 
 0 all well; 1 an expectation, invariant or goal failed; 2 wrong usage or bad input; 3 the mesh could not
 start; 130 interrupted, by Ctrl-C or SIGTERM.
@@ -26,11 +26,11 @@ UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _OutputLostError(Exception):
-    """What was to be printed cannot be; `args[0]` is the OSError."""
+    """The output could not be printed; `args[0]` is the OSError."""
 
 
 class _Commands(Group):
-    """The commands of the table, and what is shown before them; only the one that is called is imported."""
+    """The commands of the table, and the examples shown before them; only the called command is imported."""
 
     def lines(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """Return the table."""
@@ -86,7 +86,7 @@ START = (
 )
 @click.version_option(package_name="keplab", prog_name="keplab")
 def cli() -> None:
-    """Offer every command of the table."""
+    """Run one of the table's commands."""
     from services.telemetry import logs
 
     # Standard output belongs to the command; what libraries want to say goes beside it, in words.
@@ -94,7 +94,7 @@ def cli() -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code of one command."""
+    """Run one command and return its exit code."""
     if COMPLETING in os.environ:
         from lab.cli import bash_completion
 
@@ -143,7 +143,7 @@ def _end_without_reader(error: OSError) -> int:
 
 
 def main() -> NoReturn:
-    """Run the command line and exit; SIGTERM ends it as Ctrl-C does, so that what was started is ended."""
+    """Run the command line and exit. SIGTERM ends it as Ctrl-C does, so that the processes it started are ended."""
     # A shell has what it runs in the background ignore Ctrl-C; the way it ends must be there all the same.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,7 +1,8 @@
-"""The commands of `keplab`: name, section, module and the one line that `keplab --help` shows for each.
+"""The commands of `keplab`: name, section, module and one line of `keplab --help` for each.
 
-`keplab --help` is this table, so that it imports no command. A new command is a module of `lab/cli/commands/` that
-has a function of the module's name, and a row here; the first line of its docstring is the row's.
+`keplab --help` is this table, so that it imports no command. To add a command, add a module of
+`lab/cli/commands/` that has a function of the module's name, and a row here; the first line of its docstring is
+the row's.
 """
 
 from dataclasses import dataclass
@@ -11,12 +12,12 @@ PACKAGE = "lab.cli.commands"
 
 @dataclass(frozen=True)
 class Row:
-    """A command: how it is called, what it does in one line without a period, and where it is."""
+    """A command: its name, its purpose in one line without a period, and its module."""
 
     name: str
     line: str
     module: str = ""
-    """Its module, for a command that lives outside `lab.cli.commands`, or there under another name."""
+    """Module of a command that lives outside `lab.cli.commands`, or there under another name; empty otherwise."""
 
     @property
     def path(self) -> str:
@@ -25,7 +26,7 @@ class Row:
 
     @property
     def function(self) -> str:
-        """Return the name of the command in its module: the module's own."""
+        """Return the name of the command in its module, which is the module's own name."""
         return self.path.rpartition(".")[2]
 
 

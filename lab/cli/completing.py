@@ -1,6 +1,6 @@
-"""What shells complete beyond commands and options: switches, arms, kinds, and processes of the mesh that runs.
+"""Shell completion beyond commands and options: switches, arms, kinds, and processes of the mesh that runs.
 
-Each returns quickly and says nothing on a mistake: a shell waits for it at every press of the tab key.
+Each function returns quickly and reports no errors: a shell waits for it at every press of the tab key.
 """
 
 import click
@@ -16,7 +16,7 @@ def assignments(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def arms(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete NAME:SWITCH=VALUE[,…] after its name."""
+    """Complete the part after the name in NAME:SWITCH=VALUE[,…]."""
     name, colon, rest = incomplete.partition(":")
     head, comma, last = rest.rpartition(",")
     return _assigned(f"{name}:{head}{comma}", last) if colon else []
@@ -54,7 +54,7 @@ def processes(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete a kind by its plural, and KIND/NAME up to the stroke."""
+    """Complete a kind by its plural, also in KIND/NAME up to the slash."""
     from services.api.resources import resources
 
     return sorted(each.plural for each in resources().values() if each.plural.startswith(incomplete))

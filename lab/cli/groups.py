@@ -1,4 +1,4 @@
-"""How groups of commands show themselves: whole lines at every width, and a name that was meant for one mistyped."""
+"""Help and errors of groups of commands: whole lines at every width, and suggestions for a mistyped name."""
 
 import difflib
 import re
@@ -12,18 +12,18 @@ from click.shell_completion import CompletionItem
 
 WIDTH_MAX = 110
 NARROW = 60
-"""Below so many columns a definition stands under its term."""
+"""Width in columns below which a definition stands under its term."""
 SIMILAR = 0.65
 KEPT = "\b"
-"""What click takes for: the lines of this paragraph stay as they are."""
+"""Mark by which click keeps the lines of a paragraph as they are."""
 EXAMPLE = re.compile(r"(?P<command> +\S.*?\S) {2,}(?P<purpose>\S.*)")
 UNDER = " " * 6
 COMPLETING = "_KEPLAB_COMPLETE"
-"""What a shell's script sets when it asks for completions."""
+"""Environment variable that a shell's script sets when it asks for completions."""
 
 
 class Formatter(click.HelpFormatter):
-    """Help as wide as the terminal, also below 50 columns, which are click's least."""
+    """A help formatter as wide as the terminal, also below 50 columns, which is click's minimum."""
 
     def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
         columns = shutil.get_terminal_size().columns
@@ -34,8 +34,11 @@ class Formatter(click.HelpFormatter):
         super().write_dl(list(rows), col_max if self.width >= NARROW else 2, col_spacing)
 
     def write_text(self, text: str) -> None:
-        """Write paragraphs. Those marked KEPT keep their lines where they fit: prose is wrapped, what an example is
-        for goes under its command, and a command stays one line."""
+        """Write paragraphs.
+
+        Paragraphs marked KEPT keep their lines where they fit. Where they do not, prose is wrapped, the purpose of an
+        example goes under its command, and a command stays one line.
+        """
         columns = self.width - self.current_indent
         super().write_text("\n\n".join(_fitted(each, columns) for each in text.split("\n\n")))
 
@@ -81,7 +84,7 @@ class Group(click.Group):
     context_class = Context
 
     def lines(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """Return name and line of every command, by section."""
+        """Return the name and first help line of every command, by section."""
         shown = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         return {"Commands": [(name, first_line(found)) for name, found in shown if found and not found.hidden]}
 
@@ -108,13 +111,13 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names. Raises: UsageError naming those that are spelled alike."""
+        """Return the command that the first word names. Raises: UsageError naming commands with a similar spelling."""
         if not args[0].startswith("-") and args[0] not in self.list_commands(ctx) and not ctx.resilient_parsing:
             _refuse(args[0], self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that begin so, and the options."""
+        """Return the commands that begin with the incomplete word, and the options."""
         shown = [row for rows in self.lines(ctx).values() for row in rows if row[0].startswith(incomplete)]
         commands = [CompletionItem(name, help=line) for name, line in shown]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
@@ -127,7 +130,7 @@ def first_line(command: click.Command) -> str:
 
 
 def option_refused(error: click.NoSuchOption) -> click.UsageError:
-    """Return the error of an unknown option, in the words of an unknown command."""
+    """Return the error for an unknown option, worded like that for an unknown command."""
     return click.UsageError(_refused("option", error.option_name, error.possibilities or ()), error.ctx)
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from lab.scenarios.observer import Observer
 
 NARROW = 60
-"""Below so many columns the live view has no frame and short headings."""
+"""Width in columns below which the live view has no frame and short headings."""
 
 
 class _Console(Console):
@@ -33,14 +33,14 @@ console = _Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def progress_bar(first: str, *last: str, quiet: bool, is_transient: bool = False) -> Progress:
-    """Return a bar that counts, with texts before and after; it shows on a terminal only."""
+    """Return a progress bar with texts before and after it; it shows on a terminal only."""
     columns = (TextColumn(first), BarColumn(), MofNCompleteColumn(), *map(TextColumn, last), TimeRemainingColumn())
     is_hidden = quiet or not console.is_terminal
     return Progress(*columns, console=console, transient=is_transient, disable=is_hidden)
 
 
 class PodsView:
-    """A live view of a run: pods by phase and by node, failed pods a minute, the line being run."""
+    """A live view of a run: pods by phase and by node, failed pods per minute, and the line being run."""
 
     def __init__(self, title: str, *, quiet: bool = False) -> None:
         self._title = title
@@ -58,7 +58,7 @@ class PodsView:
             self._live.stop()
 
     def progress(self, observer: Observer, line: str) -> None:
-        """Show the state; called as often as the runner likes."""
+        """Show the current state; the runner may call it as often as it likes."""
         now = time.perf_counter()
         interval = 0.12 if self._live is not None else 5.0
         if self._quiet or now - self._shown_at < interval:

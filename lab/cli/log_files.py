@@ -1,4 +1,4 @@
-"""The log files of a mesh's processes: which there are, their last lines, and what is added to them."""
+"""The log files of a mesh's processes: their list, their last lines, and newly added lines."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,9 @@ _FIRST = ("timestamp", "level", "comp", "event")
 
 
 class LogLine(NamedTuple):
-    """One line of a process's log. `fields`: what it says, {} of what is no JSON, such as a traceback; `timestamp`:
-    when, of what is no JSON that of the line before it."""
+    """One line of a process's log. `fields`: its JSON fields, {} for a line that is not JSON, such as a traceback.
+    `timestamp`: its time; a line that is not JSON has that of the line before it.
+    """
 
     process: str
     timestamp: str
@@ -41,7 +42,7 @@ def _text(value: object) -> str:
 
 
 def processes(data: Path) -> dict[str, Path]:
-    """Return the names of all processes that have a log, as `keplab status` has them, and where it is."""
+    """Return the log file of each process that has a log, by the name that `keplab status` shows."""
     found = {
         path.name.removesuffix(_ENDING).replace("_", "/"): path for path in (data / LOGS_FOLDER).glob(f"*{_ENDING}")
     }
@@ -49,7 +50,7 @@ def processes(data: Path) -> dict[str, Path]:
 
 
 def lines_of(process: str, path: Path, since: str = "", tail: int = -1) -> list[LogLine]:
-    """Return the lines of a log from that time on, or the last so many of them; of closed pieces as well."""
+    """Return the lines of a log from the time `since` on, or the last `tail` of them; closed pieces are included."""
     pieces = [path, *sorted(path.parent.glob(f"{path.name}.??????"), reverse=True)]
     found: list[LogLine] = []
     for piece in pieces:  # the youngest first
@@ -77,10 +78,10 @@ def read(process: str, data: bytes, before: str = "") -> Iterator[LogLine]:
 
 
 class Tail:
-    """What is added to a log from now on, also when it goes on in a new file."""
+    """Reader of the lines that are added to a log from now on, also when it goes on in a new file."""
 
     def __init__(self, process: str, path: Path, *, is_new: bool = False) -> None:
-        """`is_new`: from its beginning."""
+        """`is_new`: read the log from its beginning."""
         self._process, self._path = process, path
         self._file: BinaryIO | None = None
         self._rest, self._before = b"", ""
@@ -95,7 +96,7 @@ class Tail:
             self._file.seek(0, os.SEEK_SET if is_new else os.SEEK_END)
 
     def poll(self) -> Sequence[LogLine]:
-        """Return the lines that are whole since the last call."""
+        """Return the lines completed since the last call."""
         if self._file is None:
             self._open(is_new=True)
             if self._file is None:

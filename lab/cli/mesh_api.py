@@ -1,4 +1,4 @@
-"""The API server of a mesh that runs, as its administrator reaches it over REST: what commands ask about objects."""
+"""The API server of a running mesh, reached over REST as its administrator: what commands ask about objects."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,10 +17,10 @@ PAGE_OBJECTS = 500
 
 
 class Objects(Protocol):
-    """What commands ask about objects, of a mesh or of a recording."""
+    """Queries of commands about objects, answered by a mesh or a recording."""
 
     def kinds(self) -> list[ServedKind]:
-        """Return the kinds that there are."""
+        """Return all kinds."""
 
     def kind_named(self, name: str) -> ServedKind:
         """Return the kind that a user means, by any of its names. Raises: NotFound, ApiError."""
@@ -36,10 +36,10 @@ class Objects(Protocol):
 
 
 class MeshApi:
-    """REST requests with the administrator's kubeconfig of a mesh."""
+    """REST client with the administrator's kubeconfig of a mesh."""
 
     def __init__(self, data: Path) -> None:
-        """Read where it is. A mesh that is not there, or a bad kubeconfig, ends the command in one line."""
+        """Read the mesh's address. If no mesh runs or the kubeconfig is bad, the command ends with one line."""
         state = read_state(data)
         if state is None:
             no_mesh(data)
@@ -53,11 +53,11 @@ class MeshApi:
         return self._rest.get(place, words, TABLE if query.is_table else JSON)
 
     def history(self, kind: ServedKind, namespace: str, name: str, limit: int | None) -> Any:
-        """Return the changes of an object, as far as the window goes. Raises: ApiError."""
+        """Return the changes of an object, as far back as the watch window goes. Raises: ApiError."""
         return self._rest.get(kind.place(namespace, name, "history"), {"limit": limit})
 
     def kinds(self) -> list[ServedKind]:
-        """Return the kinds that are served, each once: in the version that its group prefers."""
+        """Return the served kinds, each once, in the version that its group prefers."""
         groups = (group for root in ROOTS for group in self._rest.get(root, accept=DISCOVERY)["items"])
         return [kind for group in groups for kind in kinds_of(group)]
 
@@ -81,7 +81,7 @@ class MeshApi:
 
 
 def split_target(words: Iterable[str]) -> tuple[str, str]:
-    """Return kind and name of `KIND NAME` or `KIND/NAME`; what is neither ends the command."""
+    """Return kind and name of `KIND NAME` or `KIND/NAME`; any other form ends the command."""
     given = list(words)
     if len(given) == 1 and "/" in given[0]:
         given = given[0].split("/")

@@ -1,4 +1,4 @@
-"""The state of a mesh at a version: of one that runs, of the directory of one that does not, or of a file."""
+"""The state of a mesh at a version: from a running mesh, from the directory of a stopped one, or from a file."""
 
 import asyncio
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def state_of(source: Path, at: int) -> State:
-    """Return the state at version `at`, 0 for the newest. Raises: StateError naming what cannot be read."""
+    """Return the state at version `at`, 0 for the newest. Raises: StateError naming the source that cannot be read."""
     if is_recording(source):
         try:
             recording = Recording.open(source)
@@ -70,7 +70,10 @@ async def _running(source: Path, running: Mapping[str, Any], kinds: list[str], a
 
 
 def transport_of(source: Path, running: Mapping[str, Any], identity: Identity = ADMIN) -> RpcTransport:
-    """Return the way to the API server of a mesh that runs, as its administrator or scheduler. Raises: StateError."""
+    """Return the transport to the API server of a running mesh, for `identity`: its administrator or scheduler.
+
+    Raises: StateError.
+    """
     process = "admin" if identity == ADMIN else "scheduler"
     try:
         tokens, tls = credentials.tokens_of(source, process), None
@@ -121,7 +124,7 @@ def _stored(source: Path, at: int) -> State:
 
 
 def parts_of(source: Path) -> Parts:
-    """Return what the mesh on this directory was started with: its nodes, as they were defined. Raises: StateError."""
+    """Return the parts that the mesh on this directory was started with: its node definitions. Raises: StateError."""
     files = sorted((source / RUN_FOLDER).glob("nodes-*.json"))
     return Parts(nodes={str(node["name"]): node for path in files for node in _json(path, list[dict[str, Any]])})
 

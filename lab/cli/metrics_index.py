@@ -24,7 +24,7 @@ COMPONENTS: Final = {
     "services.client": f"{_CLIENTS}, dra-driver",
     "services": "all",
 }
-"""Package or module to the components that show the metrics it declares; the longest name that fits counts."""
+"""Components that show the metrics of a package or module, by its name; the longest matching name counts."""
 
 
 class MetricRow(NamedTuple):
@@ -39,8 +39,10 @@ class MetricRow(NamedTuple):
 
 
 def rows() -> list[MetricRow]:
-    """Return the metrics by component and name, with those that the client library shows of every process. One that
-    several tables share is one row, with the labels of all."""
+    """Return the metrics by component and name, with those that the client library shows for every process.
+
+    A metric that several tables of a component declare is one row, with the labels of all.
+    """
     for package in ("apiserver_fake", "claim_controller", "kubelet", "scheduler", "services"):
         found = importlib.import_module(package)
         for module in pkgutil.walk_packages(found.__path__, f"{package}."):

@@ -1,4 +1,4 @@
-"""How commands speak: tables and colour on a terminal, plain lines when piped, one document with `-o json`."""
+"""Output of commands: tables and colour on a terminal, plain lines when piped, one document with `-o json`."""
 
 import shutil
 import sys
@@ -31,21 +31,22 @@ DATA_DIR_DEFAULT = ".keplab"
 
 
 def fail(message: str, code: int = EXIT_USAGE) -> NoReturn:
-    """Print one line to standard error and end."""
+    """Print one line to standard error and end the command."""
     click.secho(f"keplab: {message}", err=True, fg="red")
     raise SystemExit(code)
 
 
 def no_mesh(data: Path, otherwise: str = "", options: str = "") -> NoReturn:
-    """Say that no mesh runs on a directory, and end the command. `otherwise`: what else could be done; `options`: of
-    `keplab up`."""
+    """End the command with the message that no mesh runs on a directory. `otherwise`: what else could be done;
+    `options`: options of `keplab up` to suggest.
+    """
     command = f"keplab up {options}".rstrip()
     fail(f"no mesh runs on {data}; start one with `{command}`{otherwise}", EXIT_FAILED)
 
 
 @contextmanager
 def refusing(*errors: type[Exception], code: int = EXIT_USAGE) -> Iterator[None]:
-    """Have one of these errors be one line on standard error, and end the command with that code."""
+    """Turn any of these errors into one line on standard error, and end the command with that code."""
     try:
         yield
     except errors as error:
@@ -53,7 +54,7 @@ def refusing(*errors: type[Exception], code: int = EXIT_USAGE) -> Iterator[None]
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file that was asked for; where that cannot be, `cannot write PATH` and exit code 2."""
+    """Write a file that the user asked for; on failure print `cannot write PATH` and end with exit code 2."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -61,13 +62,16 @@ def write_file(path: Path, text: str) -> None:
 
 
 def remark(switches: Switches, who: str = "") -> None:
-    """Say on standard error which of the switches that were set change nothing; `who`: of several, whose they are."""
+    """Print to standard error which of the set switches have no effect.
+
+    `who`: the owner of the switches, if there are several.
+    """
     for text in remarks(switches):
         click.secho(f"keplab: {who}{': ' if who else ''}{text}", err=True, fg="yellow")
 
 
 def takes(record: Callable[Parameters, Record]) -> Callable[[Callable[[Record], Answer]], Callable[Parameters, Answer]]:
-    """Have a command get one record of what click parses, a class with a field for each parameter."""
+    """Pass the parameters that click parses to a command as one record, a class with a field for each parameter."""
 
     def taking(command: Callable[[Record], Answer]) -> Callable[Parameters, Answer]:
         @wraps(command)
@@ -80,14 +84,14 @@ def takes(record: Callable[Parameters, Record]) -> Callable[[Callable[[Record], 
 
 
 def output_option(command: F) -> F:
-    """Give a command `-o json`; the parameter is called `output`."""
+    """Add `-o json` to a command; the parameter is called `output`."""
     return click.option(
         "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="output format"
     )(command)
 
 
 def data_option(command: F) -> F:
-    """Give a command `--data DIR`; the parameter is called `data`."""
+    """Add `--data DIR` to a command; the parameter is called `data`."""
     return click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
@@ -98,7 +102,7 @@ def data_option(command: F) -> F:
 
 
 def set_option_of(help_text: str) -> Callable[[F], F]:
-    """Give a command repeatable `--set NAME=VALUE`; the parameter is called `assignments`."""
+    """Add a repeatable `--set NAME=VALUE` to a command; the parameter is called `assignments`."""
     return click.option(
         "--set",
         "assignments",
@@ -114,22 +118,22 @@ arms_set_option = set_option_of("set a switch for all arms; may be repeated")
 
 
 def print_json(document: Any) -> None:
-    """Print one document, indented, keys in their order."""
+    """Print one document, indented, with its keys in order."""
     click.echo(msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=2).decode())
 
 
 def terminal_width() -> int:
-    """Return how wide standard output is: the terminal's columns, as COLUMNS says where it is set."""
+    """Return the width of standard output in columns: that of the terminal, or COLUMNS where it is set."""
     return shutil.get_terminal_size().columns
 
 
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, texts: int | None = None, spare: Sequence[str] = ()
 ) -> None:
-    """Print rows: on a terminal a table that fits it, or blocks; when piped aligned columns, whole.
+    """Print rows: on a terminal as a table that fits it, or as blocks; when piped as aligned columns, uncut.
 
-    `texts`: the first so many columns are texts, the rest figures, set to the right; None: all are texts. `spare`:
-    columns that a terminal goes without when the table would not fit.
+    `texts`: how many of the first columns are texts; the rest are figures, set to the right; None: all are texts.
+    `spare`: columns that are left out on a terminal when the table would not fit.
     """
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     is_text = [texts is None or i < texts for i in range(len(columns))]
@@ -142,7 +146,7 @@ def print_table(
 
 
 def print_block(heading: str, entries: Sequence[tuple[str, str]]) -> None:
-    """Print one thing whole: its name, and below it a line an entry; on a terminal wrapped between words."""
+    """Print one entity in full: its name, and below it one line per entry; on a terminal wrapped between words."""
     width = terminal_width() if sys.stdout.isatty() else sys.maxsize
     for line, is_heading in block(heading, entries, width):
         click.echo(click.style(line, bold=True) if is_heading else line)

@@ -1,4 +1,4 @@
-"""How commands keep records of what they ran: `--runs`, and a warning where there can be none."""
+"""Records of the runs of commands: `--runs`, and a warning where no record can be made."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,12 +29,12 @@ NO_RUNS = "none"
 
 
 def runs_option(command: F) -> F:
-    """Give a command that runs something `--runs DIR`; the parameter is called `runs`."""
+    """Add `--runs DIR` to a command that runs something; the parameter is called `runs`."""
     return _option("directory for the record of the run (`keplab runs`); none: keep no record")(command)
 
 
 def runs_folder_option(command: F) -> F:
-    """Give a command that reads records `--runs DIR`; the parameter is called `runs`."""
+    """Add `--runs DIR` to a command that reads records; the parameter is called `runs`."""
     return _option("directory of the records of runs")(command)
 
 
@@ -51,7 +51,7 @@ def _option(what: str) -> Callable[[F], F]:
 
 
 class Recording:
-    """The record of one run that is made now; does nothing where there can be none."""
+    """The record of the current run; does nothing where no record can be made."""
 
     def __init__(self, recorder: Recorder | None, folder: str, scenario: Scenario) -> None:
         self._recorder, self._folder, self._scenario = recorder, folder, scenario
@@ -59,16 +59,16 @@ class Recording:
 
     @property
     def on_line(self) -> Callable[[Line], None] | None:
-        """What is to be shown each line of the event log."""
+        """Function to call with each line of the event log; None if the run is not recorded."""
         return self._recorder.take if self._recorder is not None else None
 
     @property
     def beforehand(self) -> Callable[[SimulatedMesh], None] | None:
-        """What is to be given the mesh of a simulation."""
+        """Function to call with the mesh before a simulation; None if the run is not recorded."""
         return self._recorder.look_into if self._recorder is not None else None
 
     def keep(self, result: RunResult, assignments: Sequence[str], command: str) -> str:
-        """Keep the record; return its id, or nothing, after a warning."""
+        """Keep the record; return its id, or an empty string, after a warning if it cannot be kept."""
         if self._recorder is None or self._origin is None:
             return ""
         from lab.experiments.bands import rows_of
@@ -100,7 +100,7 @@ class Recording:
 
 @contextmanager
 def recording(runs: str, scenario: Scenario, *, keeps_events: bool) -> Iterator[Recording]:
-    """Record a run of the scenario in that folder; what is not kept until the end is forgotten."""
+    """Record a run of the scenario in that folder; a record not kept by the end is forgotten."""
     recorder = None
     if runs != NO_RUNS:
         try:
@@ -116,7 +116,7 @@ def recording(runs: str, scenario: Scenario, *, keeps_events: bool) -> Iterator[
 
 @contextmanager
 def recorder_in(path: Path | None, scenario: Scenario, seed: int, command: str) -> Iterator[RunRecorder | None]:
-    """Record all of a run in that file, if there is to be one; where the disk ends it early, a line says so."""
+    """Record all of a run in that file, or nothing if it is None; print a line if the disk ends the recording early."""
     if path is None:
         yield None
         return
@@ -127,13 +127,16 @@ def recorder_in(path: Path | None, scenario: Scenario, seed: int, command: str) 
 
 
 def keep(runs: str, record: Callable[[Origin], RunRecord], scenario: Path) -> str:
-    """Keep the record of a sweep; return its id, or nothing, after a warning."""
+    """Keep the record of a sweep; return its id, or an empty string, after a warning if it cannot be kept."""
     return _kept(runs, record, scenario, b"")
 
 
 def keep_comparison(runs: str, made: "Comparison", assignments: Sequence[str], scenario: Path) -> str:
-    """Keep the record of a comparison and its document; return its id, or nothing, after a warning. `assignments`: the
-    switches that all arms share; `scenario`: its file."""
+    """Keep the record of a comparison and its document; return its id.
+
+    The id is an empty string if no records are kept, or, after a warning, if this one cannot be. `assignments`: the
+    switches that all arms share; `scenario`: its file.
+    """
 
     def record(origin: Origin) -> RunRecord:
         return RunRecord(
@@ -167,6 +170,6 @@ def _kept(runs: str, record: Callable[[Origin], RunRecord], scenario: Path, docu
 
 
 def warn(runs: str, error: OSError) -> None:
-    """Say in one line that there is no record, and why."""
+    """Print in one line that no record was made, and why."""
     with suppress(OSError):
         click.secho(f"keplab: no record of this run in {runs}: {error.strerror or error}", err=True, fg="yellow")

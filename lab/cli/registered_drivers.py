@@ -1,4 +1,4 @@
-"""The DRA drivers of a mesh that runs: what each kubelet knows of them, whether they answer, and what they publish."""
+"""The DRA drivers of a running mesh: what each kubelet knows of them, whether they answer, and what they publish."""
 
 import asyncio
 import urllib.request
@@ -24,14 +24,17 @@ from services.runtime.unix_sockets import UnixSockets
 TIMEOUT_S = 1.0
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 ANSWERS, NO_ANSWER, CLOSED, NO_SOCKET = "answers", "no answer", "closed", "no socket"
-"""What is found at a registration socket: a driver; a process that does not answer, as one that is stopped; a socket
-that no process serves, as after a SIGKILL; a file that is something else."""
+"""States of a registration socket: a driver answers; a process does not answer, for example because it is stopped;
+no process serves the socket, as after a SIGKILL; the file is no socket.
+"""
 
 
 def registered_drivers(data: Path, state: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return every driver by node, whoever started it: `node`, `driver`, `registered` (with the kubelet), `connected`,
-    `socket_state`, `devices` (how many are published, None when that cannot be read), `slices`, `pools`, `socket`,
-    `endpoint`, `error`."""
+    """Return every driver by node, no matter who started it.
+
+    Fields: `node`, `driver`, `registered` (with the kubelet), `connected`, `socket_state`, `devices` (how many are
+    published, None when that cannot be read), `slices`, `pools`, `socket`, `endpoint`, `error`.
+    """
     if not any((data / SOCKETS_FOLDER).glob(f"*/{REGISTRY}")):
         return []
     found = list(_known(state, admin_headers(data)))

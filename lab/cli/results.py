@@ -1,4 +1,4 @@
-"""What a run showed, for people."""
+"""Results of a run, printed for people."""
 
 from lab.cli.live import console
 from lab.cli.tables import hanging
@@ -9,7 +9,7 @@ SIGN_WIDTH = 4
 
 
 def show_result(result: RunResult, title: str, run: str = "") -> None:
-    """Print the judgements, violations and figures of a run; `run`: its id, if there is a record of it."""
+    """Print the judgements, violations and figures of a run; `run`: its id, empty if it has no record."""
     mark = "[green]passed[/]" if result.passed else "[red]failed[/]"
     for each in result.absent:
         print_judged("[yellow]![/] ", "", each)
@@ -59,7 +59,7 @@ def _what_it_was(result: RunResult) -> str:
 
 
 def print_judged(sign: str, first: str, text: str) -> None:
-    """Print a sign and a text; on a terminal it is wrapped between words, and goes on under its beginning."""
+    """Print a sign and a text; on a terminal the text is wrapped between words and its lines are aligned."""
     width = SIGN_WIDTH + len(first)
     lines = hanging(" " * SIGN_WIDTH + first, text, console.width, indent=min(width, SIGN_WIDTH + 2))
     shown = lines[SIGN_WIDTH:] if console.is_terminal else first + text

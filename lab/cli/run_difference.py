@@ -1,4 +1,4 @@
-"""What `keplab diff` says of two runs: where they are from, the first decision that differs, and all others."""
+"""Output of `keplab diff` for two runs: their origins, the first decision that differs, and all others."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,13 +11,13 @@ from lab.scenarios.decisions.decision import Decision
 from lab.scenarios.decisions.difference import Compared, Difference, about, compare, in_order
 
 BEFORE, AFTER = 2, 4
-"""So many decisions about the role are shown before the first that differs, and from there on."""
+"""Numbers of decisions about the role that are shown: before the first that differs, and from it on."""
 PODS_NAMED = 3
 MESSAGE_MAX = 160
 
 
 class Side(NamedTuple):
-    """One of two runs: what it is called, where it is from, and what was decided, in seconds since it began."""
+    """One of two runs: its label, its origin, and its decisions, in seconds since it began."""
 
     label: str
     origin: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Options with which a scenario is run against a mesh that runs already, and what is known of that mesh."""
+"""Options for running a scenario against a mesh that already runs, and what is known of that mesh."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def running_mesh_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def running_mesh(server: str, containers: str) -> Access | None:
-    """Return how the mesh is reached that the options name; None: there is none. Raises: MeshError."""
+    """Return the access to the mesh that the options name; None if they name none. Raises: MeshError."""
     if containers:
         found = Containers(containers)
         folder = Path(tempfile.mkdtemp(prefix="keplab-credentials-"))

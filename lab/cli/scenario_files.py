@@ -1,7 +1,7 @@
-"""Scenario files: where they are, by path or by name, and what their first lines say; without what runs them.
+"""Scenario files: their places, by path or by name, and their first lines; the code to run them is not imported.
 
-A path goes before a name. A name is that of a file below `experiments/` of the folder one is in, or of the experiments
-that are installed with keplab: `runaway` is `experiments/runaway/runaway.txt`.
+A path takes precedence over a name. A name is that of a file below `experiments/` of the current folder, or of
+the experiments that are installed with keplab: `runaway` is `experiments/runaway/runaway.txt`.
 """
 
 import difflib
@@ -21,14 +21,16 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def shipped() -> Path:
-    """Return the folder of the experiments that came with keplab: in its wheel, or in its repository."""
+    """Return the folder of the experiments shipped with keplab: in its wheel, or in its repository."""
     inside = PACKAGE / "shipped" / FOLDER
     return inside if inside.is_dir() else PACKAGE.parent / FOLDER
 
 
 def find(text: str) -> Path:
-    """Return the file or folder that is meant: a path, or a name. One that is not there is returned as it is. Raises:
-    ValueError naming those that are meant when there are several."""
+    """Return the file or folder that a path or name means; one that does not exist is returned unchanged.
+
+    Raises: ValueError naming the matching files when there are several.
+    """
     path = Path(text)
     if path.exists() or path.is_absolute() or ".." in path.parts:
         return path
@@ -46,8 +48,11 @@ def find(text: str) -> Path:
 
 
 def called(path: Path) -> str:
-    """Return how a file is called in a command that is typed elsewhere: one that came with keplab by its place
-    below `experiments/`, which `find` knows from any folder, another by its path."""
+    """Return the word for a file in a command that is typed in another folder.
+
+    For a file shipped with keplab it is the path from `experiments/`, which `find` knows from any folder; for
+    others the path as it is.
+    """
     with suppress(ValueError):
         inside = Path(FOLDER) / path.relative_to(shipped())
         if find(str(inside)) == path:
@@ -56,13 +61,13 @@ def called(path: Path) -> str:
 
 
 def names() -> dict[str, str]:
-    """Return the names of all scenarios that can be called by one, each with its title."""
+    """Return the titles of all scenarios that have a name, by name."""
     tops = dict.fromkeys(top.resolve() for top in (Path(FOLDER), shipped()) if top.is_dir())
     return {Path(each.file).stem: each.title for top in tops for each in below(top)}
 
 
 class ScenarioType(click.Path):
-    """A scenario as a command takes it: a path, or a name; completed from both."""
+    """A command-line parameter that is a scenario, as a path or a name; it completes both."""
 
     name = "scenario"
 
@@ -70,7 +75,7 @@ class ScenarioType(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path that is meant."""
+        """Return the path that the value means."""
         try:
             found = find(str(value))
         except ValueError as error:
@@ -82,7 +87,7 @@ class ScenarioType(click.Path):
         return super().convert(str(found), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the names that begin so; where none does, the shell completes files."""
+        """Return the names that begin with the incomplete word; if none does, the shell completes files."""
         known = names().items() if incomplete and "/" not in incomplete else ()
         found = [CompletionItem(name, help=title) for name, title in known if name.startswith(incomplete)]
         return found or [CompletionItem(incomplete, type="file")]
@@ -93,7 +98,7 @@ SCENARIO = ScenarioType()
 
 @dataclass(frozen=True)
 class Head:
-    """What a scenario says of itself: the first line of its comment, the rest of it, and the switches it sets."""
+    """Head of a scenario: the first line of its comment, the rest of it, and the switches it sets."""
 
     file: str
     title: str
@@ -108,7 +113,7 @@ def below(folder: Path) -> Iterator[Head]:
 
 
 def head(path: Path) -> Head:
-    """Return what a scenario says of itself; what it says of single components is left out. Raises: as `below`."""
+    """Return the head of a scenario, without switches of single components. Raises: as `below`."""
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     comment = [line.lstrip("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines)]
     set_lines = [line.split()[1:] for line in lines if line.split()[:1] == ["set"]]

@@ -1,7 +1,8 @@
-"""Snapshots of a mesh: its store, what its kubelets keep, and how it was set, in one file; exact, of one store format.
+"""Snapshots of a mesh: its store, its kubelets' files and its settings in one file; exact, of one store format.
 
-The file is a tar, compressed, of what lies below the data directory, and `snapshot.json`. It has no keys and no tokens.
-Where the store is no database below the directory (memory, etcd), one is made of what the API server has.
+The file is a compressed tar of what lies below the data directory, and `snapshot.json`. It has no keys and no
+tokens. If the store is no database below the directory (memory, etcd), one is made from the API server's
+objects.
 Source: simulator 4.3.
 """
 
@@ -43,7 +44,7 @@ STORE: Final = "apiserver"
 KUBELETS: Final = "kubelet"
 _GZIP: Final = b"\x1f\x8b"
 SECRET_BYTES: Final = 32
-"""Of a store that is made: by it the API server signs where lists go on."""
+"""Length of the secret in a store made for a snapshot; the API server signs continue tokens with it."""
 _MEMBERS_MAX: Final = 100_000
 _BYTES_MAX: Final = 64 << 30
 
@@ -53,8 +54,9 @@ class SnapshotError(ValueError):
 
 
 class About(msgspec.Struct, rename="camel", kw_only=True):
-    """What a snapshot says of itself. `store_format`: see `apiserver_fake/storage/sqlite.py`; `engine`: of the store
-    that it was taken of."""
+    """Description of a snapshot. `store_format`: see `apiserver_fake/storage/sqlite.py`; `engine`: of the store
+    that it was taken of.
+    """
 
     kind: str = KIND
     api_version: str = "keplab.dev/v1"
@@ -68,7 +70,7 @@ class About(msgspec.Struct, rename="camel", kw_only=True):
 
 
 def place_of(data: Path, name: str) -> Path:
-    """Return the file that a name means: below the mesh's directory, or, with a slash or a suffix, itself."""
+    """Return the file for a name: below the mesh's directory, or the path itself if it has a slash or the suffix."""
     if "/" in name or name.endswith(SUFFIX):
         return Path(name)
     if not name or name.startswith("."):
@@ -77,7 +79,7 @@ def place_of(data: Path, name: str) -> Path:
 
 
 def is_snapshot(path: Path) -> bool:
-    """Whether a file is a snapshot, by what it begins with."""
+    """Return whether a file is a snapshot, judged by its first bytes."""
     try:
         with path.open("rb") as file:
             if file.read(2) != _GZIP:
@@ -90,14 +92,14 @@ def is_snapshot(path: Path) -> bool:
 
 
 ReadState = Callable[[], State]
-"""Reads what the API server of the mesh has, all of one version."""
+"""Function that reads the objects of the mesh's API server, all at one version."""
 
 
 def save(data: Path, path: Path, read: ReadState) -> About:
     """Take a snapshot of the mesh on a directory, whether it runs or not. Raises: SnapshotError, OSError.
 
-    Of one that runs, all processes but API servers and stores are stopped for the moment of the copy. `read`: for one
-    that runs with another store than SQLite's.
+    In a running mesh all processes but API servers and stores are stopped during the copy. `read`: used for a
+    running mesh whose store is not SQLite's.
     """
     running = read_state(data)
     engine = str(running.get("engine") or "sqlite") if running else "sqlite"
@@ -216,7 +218,7 @@ def _switches(data: Path) -> list[str]:
 
 
 def about_of(path: Path) -> About:
-    """Return what a snapshot says of itself. Raises: SnapshotError: it is none, or of another store format."""
+    """Return the description of a snapshot. Raises: SnapshotError, if it is no snapshot or of another store format."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             member = archive.next()
@@ -238,7 +240,7 @@ def about_of(path: Path) -> About:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Give a directory like that of a mesh that is down. Raises: SnapshotError."""
+    """Yield a temporary directory with the snapshot's files, like that of a stopped mesh. Raises: SnapshotError."""
     about_of(path)
     with tempfile.TemporaryDirectory(prefix="keplab-snapshot-") as folder:
         _extract(path, Path(folder))
@@ -263,10 +265,10 @@ def _extract(path: Path, folder: Path) -> None:
 
 
 def restore(path: Path, data: Path) -> About:
-    """Have the directory hold what a snapshot has; keys, tokens and logs stay. Raises: SnapshotError, OSError.
+    """Replace the directory's state by that of a snapshot; keys, tokens and logs stay. Raises: SnapshotError, OSError.
 
-    Nothing is changed before all of the file was read. An etcd of the mesh's own goes with its data: what it has is
-    another state than that of the kubelets beside it.
+    Nothing is changed before the whole file was read. The data of an etcd of the mesh's own is deleted: it is
+    another state than that of the restored kubelets.
     """
     about = about_of(path)
     if holder(data) > 0 or read_state(data) is not None:

@@ -1,4 +1,4 @@
-"""Where commands look back: at a mesh, or at a recording."""
+"""Sources of the commands that look back: a mesh, or a recording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def source_options(command: F) -> F:
-    """Give a command `--data` and `--recording`; the parameters are called so."""
+    """Add `--data` and `--recording` to a command; the parameters have these names."""
     data = click.option(
         "--data",
         type=click.Path(path_type=Path),
@@ -30,21 +30,21 @@ def source_options(command: F) -> F:
 
 
 def recording_option(command: F) -> F:
-    """Give a command `--recording`."""
+    """Add `--recording` to a command."""
     help_text = "recording of `keplab run --recording` to read, instead of a mesh"
     kind = click.Path(path_type=Path)
     return click.option("--recording", type=kind, metavar="FILE.keprec", help=help_text)(command)
 
 
 def recording_of(data: Path, recording: Path | None) -> Path | None:
-    """Return the recording that is meant, None where a mesh is."""
+    """Return the recording that the options name; None if they name a mesh."""
     if recording is not None:
         return recording
     return data if data.is_file() or (data / META).is_file() else None
 
 
 def objects_of(data: Path, recording: Path | None) -> Objects:
-    """Return what answers about objects. What cannot be read ends the command."""
+    """Return the source that answers questions about objects; one that cannot be read ends the command."""
     path = recording_of(data, recording)
     if path is None:
         from lab.cli.mesh_api import MeshApi

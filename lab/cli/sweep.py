@@ -1,4 +1,4 @@
-"""What `keplab run --seeds` and `keplab chaos` share: many runs with a progress bar, and what to print of them."""
+"""Helpers of `keplab run --seeds` and `keplab chaos`: many runs with a progress bar, and their printed results."""
 
 import os
 import time
@@ -17,11 +17,11 @@ from lab.scenarios.observer import Observer
 from lab.scenarios.sweep import Job, Outcome, run_jobs
 
 SHOWN_MAX = 20
-"""So many failures are printed; a record and `-o json` have all."""
+"""Largest number of failures that are printed; a record and `-o json` have all."""
 
 
 def workers_option(command: F) -> F:
-    """Give a command `--workers`."""
+    """Add `--workers` to a command."""
     count = click.IntRange(0, 64)
     return click.option("--workers", type=count, default=0, help="number of worker processes; 0: one for each core")(
         command
@@ -29,7 +29,7 @@ def workers_option(command: F) -> F:
 
 
 def sweep_options(command: F) -> F:
-    """Give a command `--record` and `--workers`."""
+    """Add `--record` and `--workers` to a command."""
     where = "file that remembers finished runs; the same command goes on from it"
     return click.option("--record", type=click.Path(path_type=Path), help=where)(workers_option(command))
 
@@ -40,7 +40,7 @@ FAILED = "{task.fields[failed]} failed"
 def sweep(
     jobs: Sequence[Job], record: Path | None, workers: int, run: Callable[..., Outcome], *, what: str, quiet: bool
 ) -> tuple[list[Outcome], bool]:
-    """Return the outcomes in the order of jobs, and whether Ctrl-C cut the sweep short."""
+    """Run the jobs; return the outcomes in the order of jobs, and whether Ctrl-C cut the sweep short."""
     if record is not None:
         record.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, Outcome] = {}
@@ -84,15 +84,16 @@ def show(outcomes: Sequence[Outcome], what: str) -> None:
 
 
 def workers_of(workers: int, runs: int) -> int:
-    """Return how many workers there will be: those asked for (0: as many as cores), and none without a run."""
+    """Return the number of workers: those asked for (0: as many as cores), at most one per run."""
     return max(1, min(workers or os.cpu_count() or 1, runs))
 
 
 class RunsBar:
-    """Runs done, those that failed, the time left: a bar where standard error is a terminal, else a line now and then.
+    """Progress of runs: done, failed, time left; a bar where standard error is a terminal, else a line now and then.
 
-    It writes to standard error, so that what is printed can be piped. `is_alone`: nothing but a document is printed, so
-    a pipe gets no lines either."""
+    It writes to standard error, so that the command's output can be piped. `is_alone`: False if the output is only
+    a JSON document; then no lines are printed when standard error is no terminal.
+    """
 
     LINE_EVERY_S = 10.0
 
@@ -122,15 +123,17 @@ class RunsBar:
         self._bar.stop()
 
     def advance(self, *, is_failed: bool) -> None:
-        """Count a run."""
+        """Count a finished run."""
         self._done += 1
         self._failed += is_failed
         self._bar.update(self._task, completed=self._done, note=self._note(""))
         self._print("")
 
     def following(self, name: str) -> Callable[[Observer, str], None]:
-        """Return what shows how one run goes that this process itself makes; a simulation guards all clocks but this
-        one."""
+        """Return a function that shows the progress of one run in this process.
+
+        It reads this bar's clock, the only one that a simulation does not guard.
+        """
 
         def progress(observer: Observer, _: str) -> None:
             last = observer.history.samples[-1]
@@ -157,7 +160,7 @@ class RunsBar:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a stretch of time as people say it."""
+    """Return a duration as text in seconds, minutes or hours."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,7 +1,7 @@
-"""Where a rule's source can be opened: the sources of switches as pages of docs/spec, KEPs and upstream's files.
+"""Links to the sources of switches: pages of docs/spec, KEPs and upstream's files.
 
-A source is written as `kubelet-unbinding 4.6`, `kep-5836 6.2`, `kubelet 6, 11`, upstream with a path in backticks, or a
-repository.
+A source is written as `kubelet-unbinding 4.6`, `kep-5836 6.2`, `kubelet 6, 11`, upstream with a path in
+backticks, or a repository.
 """
 
 import re
@@ -26,7 +26,7 @@ SPECIFICATIONS = (
     "scheduler-queue-and-cycles",
     "simulator",
 )
-"""The pages of docs/spec. One of a KEP is cited by its number alone, too."""
+"""The pages of docs/spec. A page about a KEP can also be cited by the KEP's number alone."""
 _CITED = re.compile(r"([a-z][a-z0-9-]*) ([A-Z]?\d[\w.]*(?:, ?[A-Z]?\d[\w.]*)*)")
 _KEP = re.compile(r"kep-(\d{4})")
 _UPSTREAM = re.compile(r"upstream `([\w./-]+)`")
@@ -35,24 +35,25 @@ _REPOSITORY = re.compile(r"kubernetes(?:-sigs)?/[\w-]+")
 
 @dataclass(frozen=True)
 class Reference:
-    """One thing to open: a page of this repository, with the places in it that are meant, or an address elsewhere."""
+    """One source: a page of this repository with the cited sections, or an address elsewhere."""
 
     page: str = ""
     places: tuple[str, ...] = ()
     url: str = ""
 
     def __str__(self) -> str:
-        """Return it as a person opens it."""
+        """Return the reference as text for people: the address, or the page with its sections."""
         return self.url or f"{self.page} {', '.join(self.places)}"
 
     def document(self) -> dict[str, str]:
-        """Return it as an element of a JSON document: what it is, and its address; a page's is its path in this
-        repository."""
+        """Return the reference as an element of a JSON document: its text and its address, for a page its path in this
+        repository.
+        """
         return {"text": str(self).partition("://")[2] or str(self), "url": self.url or self.page}
 
 
 def references(source: str) -> tuple[Reference, ...]:
-    """Return what a source names, in its order; after a page about a KEP, the KEP itself."""
+    """Return the references in the text of a source, in order; after a page about a KEP, the KEP itself."""
     found: list[Reference] = []
     for clause in source.split(";"):
         if cited := _CITED.fullmatch(clause.strip()):

@@ -1,7 +1,7 @@
-"""Rows as lines for a terminal of some width: a table where it fits, else a block a row; a word is never broken.
+"""Rows as lines for a terminal of some width: a table where it fits, else a block for each row.
 
-Words are what stands between spaces: names of objects and switches, paths, figures. A word that is wider than the
-terminal stays whole, so that it can be copied and searched for.
+Words are never broken. Words are separated by spaces: names of objects and switches, paths, figures. A word
+that is wider than the terminal stays whole, so that it can be copied and searched for.
 """
 
 import textwrap
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 GAP, PIPED_GAP = "  ", "   "
 PROSE_MIN = 24
-"""A column of sentences is not made narrower than this; where it would be, rows become blocks."""
+"""Smallest width of a column of sentences; if a table needed a narrower one, its rows become blocks."""
 WIDE = 120
-"""From so many columns on, a table leaves out what may be left out rather than become blocks."""
+"""Terminal width from which a table that does not fit leaves out spare columns before its rows become blocks."""
 
 
 def plain(columns: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:
-    """Return aligned lines, each row whole, however wide. `is_text`: which columns are set to the left."""
+    """Return aligned lines, each row uncut, however wide. `is_text`: which columns are aligned to the left."""
     lines = [list(columns), *map(list, rows)]
     return _aligned(lines, [max(map(len, column)) for column in zip(*lines, strict=True)], is_text, PIPED_GAP)
 
@@ -27,9 +27,11 @@ def fitted(
     width: int,
     spare: Sequence[str] = (),
 ) -> list[tuple[str, bool]]:
-    """Return lines for a terminal, each with whether it is a heading. `spare`: columns that a terminal of `WIDE`
-    columns may go without when the table does not fit; the last line names them. Columns in which no row has anything
-    are left out first."""
+    """Return lines for a terminal, each with whether it is a heading.
+
+    `spare`: columns that may be left out when the table does not fit, on a terminal of at least `WIDE` columns; the
+    last line names them. Columns that are empty in all rows are left out first.
+    """
     empty = [i for i in range(len(columns)) if rows and not any(row[i] for row in rows)]
     left_out = [i for i, name in enumerate(columns) if name in spare and i not in empty]
     tries = [[], empty, *([*empty, *left_out[-count:]] for count in range(1, len(left_out) + 1) if width >= WIDE)]
@@ -46,7 +48,7 @@ def fitted(
 
 
 def hanging(first: str, text: str, width: int, *, indent: int | None = None) -> str:
-    """Return `first` and then a text, wrapped between words; further lines begin under the text, or at `indent`."""
+    """Return `first` and then a text, wrapped between words; further lines are indented to the text, or by `indent`."""
     at = " " * (len(first) if indent is None else indent)
     return textwrap.fill(
         text,
@@ -111,8 +113,9 @@ def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
 
 
 def block(heading: str, entries: Sequence[tuple[str, str]], width: int) -> list[tuple[str, bool]]:
-    """Return a heading, and below it the entries that are not empty, each under its name; with whether a line is a
-    heading."""
+    """Return a heading, and below it each entry that is not empty, under its name; each line with whether it is a
+    heading.
+    """
     return [(heading, True), *((line, False) for line in _entries(entries, width))]
 
 

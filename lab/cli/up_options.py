@@ -1,24 +1,24 @@
-"""The options of `keplab up` as a record. Nothing is imported here: the command holds the directory first."""
+"""The options of `keplab up` as a record. Nothing is imported here: the command locks the directory first."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 DEFAULT_AUDIT: Final = "default"
-"""The value of `--audit` without a policy."""
+"""Value of `--audit` when no policy is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpOptions:
-    """What a user says of the mesh, one field an option, as click parses it.
+    """Options of the mesh, one field an option, as click parses it.
 
     `hosts`: kubelet processes, 0 for at most three; `schedulers`, `etcd_members`, `apiservers`: how many replicas.
     `simulator_api`, `rest_port`, `grpc_port`: TCP ports, 0 for any free one; `simulator_api` None for no such API.
-    `assignments`: NAME=VALUE of switches; `latency`: STAGE=DISTRIBUTION of seconds; `enable_crds`: kinds with commas
-    between. `certificate_life`: a duration with its unit, `24h`. `audit`: the path of a policy, `DEFAULT_AUDIT` for
-    keplab's own, "" for no audit log. `telemetry_maxsize` and `telemetry_total`: MiB, 0 for no limit;
-    `telemetry_maxbackup`: closed files, 0 for all. `lock_fd`: the descriptor that holds the directory already, -1 for
-    none. Paths and texts that are None or "" are not said.
+    `assignments`: NAME=VALUE of switches; `latency`: STAGE=DISTRIBUTION of seconds; `enable_crds`: kinds with
+    commas between. `certificate_life`: a duration with its unit, `24h`. `audit`: the path of a policy,
+    `DEFAULT_AUDIT` for keplab's own, "" for no audit log. `telemetry_maxsize` and `telemetry_total`: MiB, 0 for no
+    limit; `telemetry_maxbackup`: closed files, 0 for all. `lock_fd`: the descriptor that already locks the
+    directory, -1 if there is none. A path or text that is None or "" was not given.
     """
 
     nodes: int
@@ -66,7 +66,7 @@ class UpOptions:
 
     @property
     def etcd_files(self) -> dict[str, str]:
-        """The files with which the API servers prove who they are to an etcd that runs, by the flag that names each."""
+        """TLS files with which the API servers authenticate to a running etcd, by the flag that names each."""
         return {
             "--etcd-cafile": self.etcd_cafile,
             "--etcd-certfile": self.etcd_certfile,

@@ -1,7 +1,7 @@
-"""What `keplab up` does once the directory is held: checks the options, and runs the mesh in this process.
+"""Second part of `keplab up`, after the directory is locked: check the options, and run the mesh in this process.
 
-Apart from the command, which takes the directory before it imports all this: a `keplab down` must find a mesh that
-is only beginning.
+It is separate from the command, which locks the directory before it imports all this: a `keplab down` must find
+a mesh that is only beginning.
 """
 
 import asyncio
@@ -41,9 +41,10 @@ from services.runtime.certificates import AUTHORITY_LIFE
 from services.runtime.components import Schedulers, block_sizes
 from services.runtime.config import PARENT_VARIABLE, MeshError
 from services.runtime.credentials import FOLDER, PAGE_TOKEN_FILE
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import write_atomically
 from services.runtime.roles import read_role
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 from services.telemetry.pieces import MIB, Budget
 
 LIFE_MIN_S = 30
@@ -56,13 +57,14 @@ Show = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class UpPlan:
-    """The options of `keplab up`, checked, with what the files say that they name.
+    """The checked options of `keplab up`, with the contents of the files that they name.
 
-    `simulator`: how kube-scheduler-simulator's API is served, None for not at all; `simulator_port` is its port.
-    `scheduler_config`: the scheduler's configuration file, None for none. `etcd_servers`: URLs with commas between, ""
-    for an etcd that is started. `definitions`: nodes by host, {} where `options.nodes` counts. `crds`: the kinds of
-    KWOK's whose objects count. `stage_rights`: what hosts need for the stages. `usage_files`: those of KWOK's documents
-    that say what pods use. `audit_policy`: the path of the policy, "" for no audit log.
+    `simulator`: how kube-scheduler-simulator's API is served, None if it is not; `simulator_port` is its port.
+    `scheduler_config`: the scheduler's configuration file, None if not given. `etcd_servers`: URLs with commas
+    between, "" for an etcd that keplab starts. `definitions`: nodes by host, {} if `options.nodes` is used instead.
+    `crds`: KWOK's kinds whose objects take effect. `stage_rights`: permissions that hosts need for the stages.
+    `usage_files`: KWOK's documents about the resource usage of pods. `audit_policy`: the path of the policy, "" for
+    no audit log.
     """
 
     options: UpOptions
@@ -78,13 +80,15 @@ class UpPlan:
 
     @property
     def simulator_folder(self) -> Path:
-        """Where the simulator's API keeps its files."""
+        """Folder in which the simulator's API keeps its files."""
         return self.options.data.absolute() / SIMULATOR_FOLDER
 
 
 def check(options: UpOptions) -> UpPlan:
-    """Return what is to be run, every file that the options name read, node definitions dealt to hosts. Raises:
-    UsageError naming option and file, SwitchError."""
+    """Return the plan of a mesh: read every file that the options name, and assign node definitions to hosts.
+
+    Raises: UsageError naming option and file, SwitchError.
+    """
     _check_life(options.certificate_life)
     _check_etcd(options)
     switches = Switches.parse(options.assignments)
@@ -268,7 +272,7 @@ def _definitions(path: Path, hosts: int, release: str) -> dict[str, list[dict[st
 
 
 def attend(plan: UpPlan, lock_fd: int, show: Show) -> int:
-    """Run the mesh until a signal; return the exit code. `lock_fd` holds the directory, `show` prints that it is up."""
+    """Run the mesh until a signal; return the exit code. `lock_fd` locks the directory, `show` prints that it is up."""
     os.umask(0o077)  # what lies in the directory is for its owner
     options = plan.options
     supervisor = Supervisor(mesh_options(plan, _own_configuration(plan)), lock_fd)
@@ -276,8 +280,9 @@ def attend(plan: UpPlan, lock_fd: int, show: Show) -> int:
 
 
 def mesh_options(plan: UpPlan, own: Path | None) -> MeshOptions:
-    """Return what the supervisor runs. `own`: the scheduler's configuration that the simulator's API may change, None
-    for none."""
+    """Return the supervisor's options. `own`: the scheduler's configuration that the simulator's API may change, None
+    if there is none.
+    """
     options = plan.options
     configuration = own or (plan.scheduler_config.absolute() if plan.scheduler_config is not None else None)
     schedulers = Schedulers(
@@ -382,7 +387,10 @@ def _etcd_access(options: UpOptions) -> list[str]:
 
 
 class PageProcess:
-    """`keplab ui` of the mesh on a data directory. Its token and its port stay the same as long as the mesh runs."""
+    """The process `keplab ui` for the mesh on a data directory.
+
+    Its token and port stay the same as long as the mesh runs.
+    """
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -392,7 +400,7 @@ class PageProcess:
         self._keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
-        """Return the address that opens it, once it answers. Raises: MeshError, OSError."""
+        """Start the process; return the page's address once it answers. Raises: MeshError, OSError."""
         path = self._data / FOLDER / PAGE_TOKEN_FILE
         write_atomically(path, self._token.encode(), mode=0o600)
         address = await self._begin()
@@ -435,7 +443,7 @@ class PageProcess:
                 await self._begin()
 
     async def stop(self) -> None:
-        """End it."""
+        """Stop the process."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)

@@ -1,1 +1,1 @@
-"""Snapshots, recordings and traces of other tools: read, written, loaded into a mesh and played in their time."""
+"""Snapshots, recordings and traces of other tools: read, write, load into a mesh, and play at their times."""

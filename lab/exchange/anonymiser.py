@@ -1,10 +1,11 @@
-"""Files without the names of those they come from: every name becomes another, and what is decided by names stays.
+"""Anonymise files: every name becomes another, and decisions that depend on names stay the same.
 
-Names are replaced by their rank within their kind, so that their order, and with it every tie that is broken by name,
-is as it was; where the ranks are not known yet, in a stream, by their HMAC, which keeps no order. Texts that the system
-compares with each other (labels and selectors, taints and tolerations, owners and references) become equal texts.
-Annotations, environments, commands, messages, addresses and what ConfigMaps and Secrets hold are dropped. What no rule
-knows is replaced as well. Pure but for reading and writing files. Source: simulator 10.
+Names are replaced by their rank within their kind, so that their order stays, and with it every tie that is
+broken by name. In a stream, where the ranks are not known yet, they are replaced by their HMAC, which keeps no
+order. Texts that the system compares with each other (labels and selectors, taints and tolerations, owners and
+references) become equal texts. Annotations, environments, commands, messages, addresses and the contents of
+ConfigMaps and Secrets are dropped. Fields without a rule are replaced as well. Pure but for reading and writing
+files. Source: simulator 10.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from services.api.meta import Document, Key
 from services.api.times import format_time, parse_time
 
 WALL_S: Final = 1_767_225_600.0
-"""2026-01-01T00:00:00Z: when the beginning of a file is that has its times relative to it."""
+"""Time of the beginning, 2026-01-01T00:00:00Z, for a file whose times are relative to it."""
 SALT_MIN: Final = 16
 
 WORKLOAD: Final = "app"
-"""Pods and their makers share their ranks: names of pods begin with their makers', and sort among them."""
+"""Category of pods and their owners, which share ranks: a pod's name begins with its owner's and sorts by it."""
 _CATEGORIES: Final = {
     **dict.fromkeys(
         ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController"),
@@ -258,7 +259,7 @@ _WORDS: Final = frozenset(
         "resize",
     ]
 )
-"""Fields whose values are words of Kubernetes."""
+"""Fields whose values are words defined by Kubernetes."""
 _AMOUNT: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?:[numkMGTPE]i?|Ki|%|s)?")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _OFFSET: Final = re.compile(r"\$\(time-offset-nanosecond -?\d{1,19}\)")
@@ -269,7 +270,7 @@ Visit = Callable[[str, str], str]
 
 
 def read_salt(path: Path) -> bytes:
-    """Return what a file of salt holds. Raises: Refused: it is too short to be a secret."""
+    """Return the contents of a salt file. Raises: Refused, if it is too short to be a secret."""
     try:
         salt = path.read_bytes().strip()
     except OSError as error:
@@ -280,20 +281,20 @@ def read_salt(path: Path) -> bytes:
 
 
 class Names(Protocol):
-    """What texts become."""
+    """Function that maps texts to their replacements."""
 
     def __call__(self, category: str, text: str) -> str:
-        """Return what a text of a category becomes."""
+        """Return the replacement of a text of a category."""
 
 
 class Keyed:
-    """By HMAC-SHA256: the same text becomes the same, whatever else there is; order is not kept."""
+    """Replacement by HMAC-SHA256: the same text always gets the same replacement; order is not kept."""
 
     def __init__(self, salt: bytes) -> None:
         self._salt = salt
 
     def __call__(self, category: str, text: str) -> str:
-        """Return what a text becomes; of one that is to be ranked, the text itself until `settle`."""
+        """Return the replacement of a text."""
         if _is_kept(category, text):
             return text
         digest = hmac.new(self._salt, f"{category}/{text}".encode(), hashlib.sha256).hexdigest()
@@ -301,14 +302,14 @@ class Keyed:
 
 
 class Ranked:
-    """By rank: texts are collected first, then `settle`d."""
+    """Replacement by rank: collect the texts first, then `settle`."""
 
     def __init__(self) -> None:
         self._texts: dict[str, set[str]] = {}
         self._becomes: dict[str, dict[str, str]] = {}
 
     def __call__(self, category: str, text: str) -> str:
-        """Return what a text becomes; of one that is to be ranked, the text itself until `settle`."""
+        """Return the replacement of a text; before `settle`, collect the text and return it unchanged."""
         if _is_kept(category, text):
             return text
         if not self._becomes:
@@ -317,7 +318,7 @@ class Ranked:
         return self._becomes[category][text]
 
     def settle(self) -> None:
-        """Give each text its rank; from now on they are replaced."""
+        """Give each collected text its rank; from now on texts are replaced."""
         for category, texts in self._texts.items():
             self._becomes[category] = _ranked(category, sorted(texts))
         self._becomes.setdefault("", {})
@@ -369,14 +370,14 @@ def _ranked(category: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 class Anonymiser:
-    """Replaces what documents name. `names`: what texts become; `shift_s`: seconds that times are moved by."""
+    """Replacer of names in documents. `names`: replacements of texts; `shift_s`: seconds by which times are moved."""
 
     def __init__(self, names: Names, shift_s: float = 0.0) -> None:
         self._names, self._shift_s = names, shift_s
         self.latest_s = 0.0
 
     def document(self, document: Document, kind: str = "") -> Document:
-        """Return an object, or a patch of one of that kind, without names."""
+        """Return an object, or a patch of one of that kind, with its names replaced."""
         kind = kind or str(document.get("kind") or "")
         found: Document = {}
         for name, value in document.items():
@@ -396,14 +397,14 @@ class Anonymiser:
         return found
 
     def change(self, change: Change) -> Change:
-        """Return a change without names."""
+        """Return a change with its names replaced."""
         kind = kind_of(change.resource)
         body = None if change.document is None else self.document(change.document, kind)
         place = self._names("ns", change.namespace)
         return replace(change, namespace=place, name=self._names(_category(kind), change.name), document=body, where="")
 
     def key(self, kind: str, key: Key) -> Key:
-        """Return what an object's namespace and name become."""
+        """Return the replacements of an object's namespace and name."""
         return Key(self._names("ns", key.namespace), self._names(_category(kind), key.name))
 
     def _metadata(self, metadata: Mapping[str, Any], kind: str) -> Document:
@@ -539,7 +540,7 @@ def _category(kind: str) -> str:
 
 
 def shift_of(salt: bytes) -> float:
-    """Return by how many seconds times are moved: between one and ten years back."""
+    """Return the seconds by which times are moved, derived from the salt: between one and ten years back."""
     digest = hmac.new(salt, b"times", hashlib.sha256).digest()
     return -float(int.from_bytes(digest[:8], "big") % (9 * 365 * 86_400) + 365 * 86_400)
 
@@ -547,10 +548,10 @@ def shift_of(salt: bytes) -> float:
 def anonymise_files(
     sources: Sequence[Source], salt: bytes, path: Path, format_name: str = "", options: Mapping[str, str] | None = None
 ) -> str:
-    """Write files anew without names, by ranks over all of them, and return the format they are in.
+    """Rewrite files anonymised, with ranks over all of them, and return the name of the format written.
 
     A format that can be rewritten stays as it is; all others become kwokctl's, whose times are relative.
-    Raises: Refused: one cannot be read, or the file not be written.
+    Raises: Refused, if a file cannot be read or the result cannot be written.
     """
     found = format_of(sources[0], format_name)
     names = Ranked()
@@ -613,7 +614,7 @@ def _streams(sources: Sequence[Source], found: Format, options: Mapping[str, str
 
 
 def ranking(documents: Iterable[Document], salt: bytes) -> Anonymiser:
-    """Return what replaces the names of these documents, by rank."""
+    """Return an anonymiser that replaces the names in these documents by rank."""
     names = Ranked()
     by = Anonymiser(names)
     for each in documents:
@@ -623,8 +624,9 @@ def ranking(documents: Iterable[Document], salt: bytes) -> Anonymiser:
 
 
 class Anonymising:
-    """A writer that replaces names, by HMAC, as they come, and gives them to another. `shift_s`: 0 for a format whose
-    times are relative."""
+    """A writer that replaces names by HMAC as they come, and passes the result to another writer. `shift_s`: 0 for a
+    format whose times are relative.
+    """
 
     def __init__(self, writer: Writer, salt: bytes, shift_s: float) -> None:
         self._writer, self._by = writer, Anonymiser(Keyed(salt), shift_s)
@@ -634,9 +636,9 @@ class Anonymising:
         self._writer.put(self._by.document(document))
 
     def change(self, change: Change) -> None:
-        """Write what became of an object."""
+        """Write a change of an object."""
         self._writer.change(self._by.change(change))
 
     def close(self) -> None:
-        """Close the other."""
+        """Close the other writer."""
         self._writer.close()

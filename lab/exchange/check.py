@@ -1,6 +1,7 @@
-"""What is wrong with a snapshot, recording or trace before it is replayed, and what of it can be mended. Pure.
+"""Find mistakes in a snapshot, recording or trace before it is replayed, and mend those that can be. Pure.
 
-Two families: what SimKube's `skctl validate` finds, by its codes, and what makes a replay differ from what was meant.
+There are two families: what SimKube's `skctl validate` finds, by its codes, and what makes a replay differ from
+what was meant.
 SimKube's own: acrlabs/simkube, `sk-cli/src/validation`. Source: simulator 6.3.
 """
 
@@ -34,7 +35,7 @@ BACKWARDS, UNKNOWN, NO_RUN_TIME, TOO_LARGE, NO_NODE, NO_POD = "K0001", "K0002", 
 
 
 class Rule(NamedTuple):
-    """What is looked for. `is_error`: a replay fails by it, or differs; `fix`: what `--fix` does, "" for nothing."""
+    """A kind of mistake. `is_error`: a replay fails by it, or differs; `fix`: what `--fix` does, "" for nothing."""
 
     code: str
     name: str
@@ -133,7 +134,7 @@ RULES: Final[dict[str, Rule]] = {
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong. `at_s`: seconds after the beginning."""
+    """One mistake found. `at_s`: seconds after the beginning."""
 
     code: str
     at_s: float
@@ -142,7 +143,7 @@ class Finding(NamedTuple):
     text: str
 
     def line(self) -> str:
-        """Return it as a person reads it."""
+        """Return the finding as one line for people."""
         place = f"{self.where}: " if self.where else ""
         return f"{self.at_s:.3f} s: {place}{self.object}: {self.text}"
 
@@ -152,7 +153,7 @@ _MAKERS: Final = frozenset(("ReplicaSet", "Deployment", "StatefulSet", "DaemonSe
 
 @dataclass
 class _PodDemand:
-    """What pods ask for, judged when all nodes are known: each kind of request once."""
+    """Requests of pods, judged once all nodes are known; equal requests are kept once."""
 
     at_s: float
     where: str
@@ -162,13 +163,13 @@ class _PodDemand:
 
 @dataclass
 class Checker:
-    """Looks at a stream. `has_statuses`: whether objects of its format have statuses rightly."""
+    """Checker of one stream. `has_statuses`: whether objects of its format rightly have statuses."""
 
     has_statuses: bool
     is_trace: bool = False
-    """Whether owners alone are recorded, and pods' run times beside them."""
+    """Whether the stream is a trace: it records only owners, and the run times of their pods."""
     timed: frozenset[tuple[str, str]] = frozenset()
-    """Owners of whose pods run times are known, `(kind with group, namespace/name)`."""
+    """Owners whose pods have known run times, `(kind with group, namespace/name)`."""
     known: set[tuple[str, Key]] = field(default_factory=set)
     _nodes: dict[str, tuple[Mapping[str, str], Mapping[str, Any]]] = field(default_factory=dict)
     _asked: dict[bytes, _PodDemand] = field(default_factory=dict)
@@ -178,7 +179,7 @@ class Checker:
     _latest: float = 0.0
 
     def check(self, stream: Stream) -> Iterator[Finding]:
-        """Yield what is wrong, in the order in which it is found."""
+        """Yield the mistakes in the order in which they are found."""
         waiting: list[Placed] = []
         for placed in stream.objects:
             # Everything of the snapshot is there at once: what is needed may stand behind what needs it.
@@ -219,7 +220,7 @@ class Checker:
                 yield from self._object(change.at_s, change.document, change.where)
 
     def learn(self, document: Document) -> None:
-        """Know an object."""
+        """Remember an object as known."""
         kind = str(document.get("kind") or "")
         metadata = metadata_of(document)
         key = Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
@@ -341,7 +342,7 @@ def _amount(resource: str, text: Any) -> int:
 
 
 def requests_of(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return what a pod requests: the sum of its containers, at least its greatest init container, and its overhead."""
+    """Return a pod's requests: the larger of its containers' sum and its greatest init container, plus its overhead."""
     total: dict[str, int] = {}
     greatest: dict[str, int] = {}
     for field_name in ("containers", "initContainers"):
@@ -407,7 +408,7 @@ def _env_references(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Mappin
 
 
 def missing(spec: Mapping[str, Any], namespace: str, known: Container[tuple[str, Key]]) -> list[tuple[str, str]]:
-    """Return `(code, object)` of what a pod's spec needs and is not there; each once."""
+    """Return `(code, object)` for each object that a pod's spec needs and that is missing; each once."""
     found: dict[tuple[str, str], None] = {}
     for code, kind, name in _names(spec):
         if (kind, Key(namespace, name)) not in known:
@@ -416,7 +417,9 @@ def missing(spec: Mapping[str, Any], namespace: str, known: Container[tuple[str,
 
 
 class Mender:
-    """Mends what was found and can be, object by object, as a file is written again. `fixed`: how often, by code."""
+    """An edit that mends the findings that can be mended, object by object, while a file is rewritten. `fixed`: counts
+    by code.
+    """
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._found = {(each.code, each.at_s, each.object, each.text) for each in findings}
@@ -428,7 +431,7 @@ class Mender:
         return True
 
     def __call__(self, at_s: float, document: Document, *, is_deleted: bool = False, kind: str = "") -> Document | None:
-        """Return the object as it should be; None: a delete of what is not there."""
+        """Return the object as it should be; None for a delete of an unknown object."""
         name = called(document)
         if is_deleted:
             if (UNKNOWN, at_s, name) not in self._deletes:

@@ -1,5 +1,6 @@
-"""A cluster over REST, looked at: kinds, lists in pages, watches. Nothing is written, one request at a time a kind.
+"""Read a cluster over REST: kinds, lists in pages, watches.
 
+Nothing is written. There is one request at a time for each kind.
 Source: simulator 4.2, 5.2.
 """
 
@@ -32,7 +33,7 @@ DEFAULT_KINDS: Final = (
     *("daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps", "cronjobs.batch", "jobs.batch"),
     *("persistentvolumeclaims", "persistentvolumes", "pods", "services", "endpoints"),
 )
-"""What is looked at unless kinds are said (simulator 5.2)."""
+"""Kinds that are read unless the user names some (simulator 5.2)."""
 
 
 class Event(NamedTuple):
@@ -43,19 +44,19 @@ class Event(NamedTuple):
 
 
 class Expired(Exception):
-    """The version from which a watch was wanted is forgotten: list anew."""
+    """The requested start version of a watch is no longer available: list anew."""
 
 
 class Cluster:
-    """Use it in an `async with`."""
+    """A cluster that is read over REST; use it in an `async with`."""
 
     def __init__(self, access: Access, *, as_user: str = "") -> None:
-        """Raises: Refused: a certificate cannot be used."""
+        """Raises: Refused, if a certificate cannot be used."""
         self._server = access.server
         self._rest = RestClient(Endpoint(access, as_user=as_user))
 
     async def __aenter__(self) -> Cluster:
-        """Have credentials. Raises: Refused: a program prints none."""
+        """Get the credentials. Raises: Refused, if a program prints none."""
         await self._rest.credentials.token()
         return self
 
@@ -65,45 +66,67 @@ class Cluster:
         await self._rest.close()
 
     async def kinds(self, names: Sequence[str] = ()) -> list[Resource]:
-        """Return the kinds of these names, `DEFAULT_KINDS` if there are none. Raises: Refused: one is unknown."""
-        found: list[Resource] = []
-        others: list[Resource] | None = None
-        for name in names or DEFAULT_KINDS:
-            known = next((each for each in resources().values() if _is_called(each, name)), None)
-            if known is None:
-                others = others if others is not None else await self._served()
-                known = next((each for each in others if _is_called(each, name)), None)
-            if known is None:
-                raise Refused(f"{self._server}: no kind {name!r}; `kubectl api-resources` lists them")
-            if known not in found:
-                found.append(known)
-        return found
+        """Return the kinds with these names, or `DEFAULT_KINDS` if no names are given.
 
-    async def _served(self) -> list[Resource]:
-        groups = (await self.get("/apis")).get("groups") or ()
+        Raises: Refused, if a kind is unknown, or the server does not list its groups.
+        """
+        kinds: list[Resource] = []
+        served: list[Resource] | None = None
+        silent: list[str] = []
+        for name in names or DEFAULT_KINDS:
+            kind = next((known for known in resources().values() if _is_called(known, name)), None)
+            if kind is None:
+                if served is None:
+                    served, silent = await self._served_kinds()
+                kind = next((known for known in served if _is_called(known, name)), None)
+            if kind is None:
+                reason = f"; {', '.join(silent)} could not be listed" if silent else ""
+                raise Refused(f"{self._server}: no kind {name!r}{reason}; `kubectl api-resources` lists them")
+            if kind not in kinds:
+                kinds.append(kind)
+        return kinds
+
+    async def _served_kinds(self) -> tuple[list[Resource], list[str]]:
+        """Return the kinds that can be listed, and the groups that do not list theirs, each with the error.
+
+        One group without an answer (an aggregated server that is down) leaves the others as they are, as with kubectl.
+        """
+        try:
+            groups = (await self.get("/apis")).get("groups") or ()
+        except ApiError as error:
+            raise Refused(f"{self._server}: its API groups could not be listed: {error.message}") from None
         places = [("", "v1", "/api/v1")]
         for group in groups:
             version = group["preferredVersion"]["version"]
             places.append((group["name"], version, f"/apis/{group['name']}/{version}"))
-        found: list[Resource] = []
+        kinds: list[Resource] = []
+        silent: list[str] = []
         for group, version, path in places:
-            for each in (await self.get(path)).get("resources") or ():
-                if "/" not in each["name"] and "list" in each.get("verbs", ()):
-                    found.append(
+            try:
+                listed = (await self.get(path)).get("resources") or ()
+            except ApiError as error:
+                silent.append(f"{f'{group}/' if group else ''}{version} ({error.message})")
+                continue
+            for entry in listed:
+                if "/" not in entry["name"] and "list" in entry.get("verbs", ()):
+                    kinds.append(
                         Resource(
                             group=group,
                             version=version,
-                            kind=each["kind"],
-                            plural=each["name"],
-                            namespaced=bool(each.get("namespaced")),
-                            short_names=tuple(each.get("shortNames") or ()),
-                            singular=each.get("singularName") or "",
+                            kind=entry["kind"],
+                            plural=entry["name"],
+                            namespaced=bool(entry.get("namespaced")),
+                            short_names=tuple(entry.get("shortNames") or ()),
+                            singular=entry.get("singularName") or "",
                         )
                     )
-        return found
+        return kinds, silent
 
     async def get(self, path: str, **query: str) -> Document:
-        """Return the JSON there. Raises: ApiError, Refused: the server does not answer; waits out 429 as told to."""
+        """Return the JSON at a path; on a 429 wait as the server asks and try again.
+
+        Raises: ApiError; Refused, if the server does not answer.
+        """
         while True:
             try:
                 document = await self._rest.get(path, query)
@@ -130,7 +153,7 @@ class Cluster:
                 return
 
     async def watch(self, kind: Resource, version: str, *, selector: str = "") -> AsyncIterator[Event]:
-        """Yield what becomes of a kind after a version, until the server ends it.
+        """Yield the events of a kind after a version, until the server ends the watch.
 
         Raises: Expired, ApiError, Refused.
         """
@@ -158,7 +181,7 @@ class Cluster:
 
 
 def path_of(kind: Resource) -> str:
-    """Return the path of a kind's objects in all namespaces."""
+    """Return the REST path of a kind's objects in all namespaces."""
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     return f"{root}/{kind.plural}"
 

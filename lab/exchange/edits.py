@@ -1,4 +1,4 @@
-"""A file of rules that change objects on their way: set, remove and drop, by selector and JSON pointer. Pure.
+"""A file of rules that change objects in transit: set, remove and drop, by selector and JSON pointer. Pure.
 
     - select: {kind: Pod, namespace: shop, labels: app=web}
       set: {/spec/schedulerName: mine}
@@ -41,7 +41,7 @@ class Edit:
     drops: bool = False
 
     def fits(self, document: Document) -> bool:
-        """Whether the rule is about an object."""
+        """Return whether the rule selects an object."""
         metadata = metadata_of(document)
         said = (
             (self.kind, str(document.get("kind") or "")),
@@ -55,12 +55,12 @@ class Edit:
 
 @dataclass(frozen=True)
 class Edits:
-    """Rules in their order; each sees what those before it left."""
+    """Rules in their order; each sees the result of those before it."""
 
     rules: Sequence[Edit] = field(default_factory=tuple)
 
     def of(self, document: Document) -> Document | None:
-        """Return the object as it goes on, None when it is dropped."""
+        """Return the object after all rules, None if it is dropped."""
         found = document
         for rule in self.rules:
             if not rule.fits(found):
@@ -76,7 +76,7 @@ class Edits:
 
 
 def read_edits(path: Path) -> Edits:
-    """Return the rules of a file. Raises: Refused naming the rule, the field and what it says."""
+    """Return the rules of a file. Raises: Refused naming the rule, the field and its value."""
     try:
         found = yaml_text.load(path.read_text(encoding="utf-8"))
     except OSError as error:

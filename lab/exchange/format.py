@@ -1,7 +1,7 @@
-"""A format that other tools write or read: how it is known, read and written; and the register of all. Pure.
+"""A format that other tools write or read: how to recognise, read and write it; and the register of all. Pure.
 
-A format is a file of `formats/` that offers `FORMAT`. It is known by its content, never by a file's name; where several
-fit, `--format` decides. Source: simulator 1.
+A format is a file of `formats/` that offers `FORMAT`. It is recognised by a file's content, never by its name;
+where several fit, `--format` decides. Source: simulator 1.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ NO_OPTIONS: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Reading:
-    """How a stream is wanted. `began_wall_s`: when its time 0 is, seconds since the epoch, from which times that are
-    written relative to the beginning are counted. `is_lenient`: what cannot be used is left out and counted in the
-    stream's notes. `options`: what only this format understands, by name. `resources`: only changes of these kinds are
-    wanted, so that a format may pass over others unread; () for all.
+    """How to read a stream. `began_wall_s`: wall time of the stream's time 0, seconds since the epoch; relative times
+    in the file are counted from it. `is_lenient`: objects and changes that cannot be used are left out and counted
+    in the stream's notes. `options`: options that only this format understands, by name. `resources`: kinds whose
+    changes are wanted, so that a format may pass over others unread; () for all.
     """
 
     began_wall_s: float = 0.0
@@ -36,52 +36,56 @@ class Reading:
 
 
 class Edit(Protocol):
-    """What becomes of an object in a file."""
+    """Function that edits an object of a file."""
 
     def __call__(self, at_s: float, document: Document, *, is_deleted: bool = False, kind: str = "") -> Document | None:
-        """Return the object as it is to be, None: it is left out.
+        """Return the edited object, None to leave it out.
 
-        `at_s`: seconds after the beginning. `kind`: of an object, "" where the document says it; given with a patch.
+        `at_s`: seconds after the beginning. `kind`: kind of the object, given with a patch; "" where the document says
+        it.
         """
 
 
 Rename = Callable[[str, Key], Key]
-"""What an object of a kind is called, by its namespace and name."""
+"""Function that returns the new namespace and name of an object of a kind."""
 
 
 class Rewrite(Protocol):
-    """Writes a file again with its objects edited, and all else as it is."""
+    """Function that writes a file again with its objects edited, and all else unchanged."""
 
     def __call__(
         self, source: Source, file: BinaryIO, edit: Edit, rename: Rename | None = None, shift_s: float = 0.0
     ) -> None:
-        """Read the source and write the file. `rename`: also wherever the format names objects itself; `shift_s`:
-        seconds by which absolute times are moved. Raises: Refused: the source cannot be read."""
+        """Read the source and write the file. `rename`: applied wherever the format itself names objects; `shift_s`:
+        seconds by which absolute times are moved. Raises: Refused, if the source cannot be read.
+        """
 
 
 class Writer(Protocol):
-    """Writes one stream: objects, then changes in the order of their times."""
+    """A writer of one stream: first objects, then changes in the order of their times."""
 
     def put(self, document: Document) -> None:
         """Write an object of the snapshot."""
 
     def change(self, change: Change) -> None:
-        """Write what became of an object: create and update have it whole, delete has nothing. A patch is for formats
-        that have patches."""
+        """Write a change of an object.
+
+        A create or update has the whole object, a delete has no document. A patch is for formats that have patches.
+        """
 
     def close(self) -> None:
-        """Write what was held back. The file is the caller's to close."""
+        """Write what was held back. The caller closes the file."""
 
 
 @dataclass(frozen=True)
 class Format:
     """One format.
 
-    `fits`: whether a file begins so, given its first 64 KiB, uncompressed and without a byte order mark. `read`: raises
-    Refused, also while the stream is read. `write`: given the file and when the recording began, seconds since the
-    epoch; None: it is only read. `has_changes`: whether it can say what became of the objects. `options`: the names
-    that `Reading.options` may have. `kinds`: the wire names of those that it can have, () for any.
-    `refusal`: why files of this format cannot be used, and what to do.
+    `fits`: whether a file begins like this format, given its first 64 KiB, uncompressed and without a byte order
+    mark. `read`: raises Refused, also while the stream is read. `write`: given the file and when the recording
+    began, seconds since the epoch; None: the format is only read. `has_changes`: whether it can hold changes of
+    objects. `options`: the names that `Reading.options` may have. `kinds`: the wire names of the kinds that it can
+    hold, () for any. `refusal`: why files of this format cannot be used, and what to do.
     """
 
     name: str
@@ -94,15 +98,15 @@ class Format:
     kinds: tuple[str, ...] = ()
     refusal: str = ""
     read_many: Callable[[Sequence[Source], Reading], Stream] | None = None
-    """For traces whose tables are a file each: one stream of all."""
+    """Reader of several files as one stream, for traces whose tables are one file each."""
     rewrite: Rewrite | None = None
-    """Write the file again with its objects edited, and all else as it is."""
+    """Function that writes the file again with its objects edited, and all else unchanged."""
     has_machines: bool = False
-    """Whether Nodes may be among its changes: machines that come and go."""
+    """Whether its changes may have Nodes: machines that come and go."""
     is_virtual: bool = False
-    """Whether a replay is in virtual time unless it is said otherwise."""
+    """Whether a replay is in virtual time by default."""
     source: str = ""
-    """Whose data it is: licence and citation, for what is published."""
+    """Licence and citation of published data."""
 
 
 @cache
@@ -127,7 +131,7 @@ def _offered(module: str) -> Sequence[Format]:
 
 
 def format_named(name: str) -> Format:
-    """Return the format of that name. Raises: Refused naming those that there are."""
+    """Return the format of that name. Raises: Refused naming the known formats."""
     found = formats().get(name)
     if found is None or found.read is None:
         names = ", ".join(each.name for each in formats().values() if each.read is not None)
@@ -138,7 +142,7 @@ def format_named(name: str) -> Format:
 def format_of(source: Source, name: str = "") -> Format:
     """Return the format of a file, by name where it is given, else by content.
 
-    Raises: Refused: no format fits, several do, or the one that fits cannot be read.
+    Raises: Refused, if no format fits, several do, or the one that fits cannot be read.
     """
     head = source.head()
     if not head.strip():
@@ -160,7 +164,7 @@ def format_of(source: Source, name: str = "") -> Format:
 
 
 def open_stream(source: Source, reading: Reading, name: str = "") -> tuple[Format, Stream]:
-    """Return a file's format and the stream that it is. Raises: Refused, also while the stream is read."""
+    """Return a file's format and its stream. Raises: Refused, also while the stream is read."""
     found = format_of(source, name)
     unknown = [option for option in reading.options if option not in found.options]
     if unknown:

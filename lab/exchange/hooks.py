@@ -16,7 +16,7 @@ _FIELDS: Final = ("cmd", "args", "sendSim", "ignoreFailure")
 
 
 class Hook(NamedTuple):
-    """A command: its program, arguments, and whether the replay goes on when it fails."""
+    """A hook's command: its program, arguments, and whether the replay goes on when it fails."""
 
     cmd: str
     args: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""A stream as a recording: what another tool has written, as the page shows what keplab has recorded.
+"""Write a stream of another tool as a recording, so that the page shows it like one of keplab's own.
 
-Each object and each change is a version, numbered in the order of the stream; nothing is simulated, so there are no
-event lines, spans or decisions, and statuses are those that the stream has. Source: simulator 1, 10.
+Each object and each change is a version, numbered in the order of the stream; nothing is simulated, so there
+are no event lines, spans or decisions, and statuses are those that the stream has. Source: simulator 1, 10.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ NOT_RECORDED: Final = "event lines, spans and decisions: the recording was made 
 
 
 class IntoRecording:
-    """Writes a stream into a recording that has begun. `wall_s`: when the stream's time 0 is, epoch seconds; `wanted`:
-    which objects are meant, None for all. `left_out`: what has no place in it, counted by why."""
+    """Writer of a stream into a recording that has begun. `wall_s`: epoch seconds of the stream's time 0; `wanted`:
+    filter of objects, None for all. `left_out`: what a recording cannot hold, counted by reason.
+    """
 
     def __init__(self, writer: Writer, wall_s: float, wanted: Callable[[Document], bool] | None = None) -> None:
         self._writer, self._wall_s, self._wanted = writer, wall_s, wanted
@@ -47,7 +48,10 @@ class IntoRecording:
         self._write(0.0, placed.document, placed.where)
 
     def change(self, change: Change) -> None:
-        """Write what became of an object. Raises: Refused: a patch is of an object that is not there, or is none."""
+        """Write a change of an object.
+
+        Raises: Refused, if a patch is of an object that is not there, or cannot be applied.
+        """
         at = (change.resource, change.key)
         before = self._stored.get(at)
         if change.method == "delete":
@@ -131,11 +135,11 @@ def write_recording(
     read_wall_s: float,
     wanted: Callable[[Document], bool] | None = None,
 ) -> IntoRecording:
-    """Write streams as one recording, and return what became of them.
+    """Write streams as one recording, and return its writer with the counts.
 
-    `meta`: as it is written at the end. `read_wall_s`: from when times were counted that are relative to the beginning.
-    Raises: Refused: there can be no recording at the path, or a stream cannot be read on; what was written until then
-    is a recording that has no end.
+    `meta`: as it is written at the end. `read_wall_s`: wall time from which relative times were counted.
+    Raises: Refused, if there can be no recording at the path, or a stream cannot be read on; what was written until
+    then is a recording that has no end.
     """
     if path.suffix != SUFFIX:
         raise Refused(f"--into {path}: want a file that ends in {SUFFIX}; a folder with a scenario is --into-scenario")

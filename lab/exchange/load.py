@@ -1,7 +1,8 @@
-"""A snapshot into a mesh that runs: nothing is deleted, owners come before what they own, which gets their new uids.
+"""Load a snapshot into a running mesh; nothing is deleted.
 
-All objects are read and checked before the first is sent. An object is created; where it is there already it is
-updated; then it is given its status. What the API server refuses is reported, and the rest goes on.
+Owners are loaded before their objects, whose references get the new uids. All objects are read and checked
+before the first is sent. An object is created, or updated if it already exists; then its status is set. What
+the API server refuses is reported, and the rest goes on.
 Source: simulator 4.1, 5.2; kubernetes-sigs/kwok, `pkg/kwokctl/snapshot/load.go`.
 """
 
@@ -37,21 +38,22 @@ _OF_BINDING: Final = ("observedGeneration", "bindingGeneration", "unbindCount", 
 _NETWORK: Final = ("podCIDR", "podCIDRs", "providerID")
 _LEASES, _LEASES_OF_NODES = "leases.coordination.k8s.io", "kube-node-lease"
 CONFLICTS_MAX: Final = 5
-"""So often an update is tried of an object that others change meanwhile."""
+"""Largest number of attempts to update an object that others change meanwhile."""
 AT_ONCE: Final = 64
-"""So many objects are under way at a time."""
+"""Largest number of objects that are sent at the same time."""
 ResourceOf = Callable[[str, str], Resource | None]
-"""The kind of an apiVersion and kind, as the mesh serves it."""
+"""Function from an apiVersion and kind to the resource as the mesh serves it; None if it is not served."""
 Progress = Callable[[int, int], None]
-"""Called with how many objects are done, and of how many."""
+"""Function called with the number of objects done, and of all."""
 
 
 @dataclass
 class Loaded:
-    """What became of a snapshot. `uids`: the new uid by the one in the snapshot; `known`: every object that was loaded.
+    """Result of loading a snapshot.
 
-    `orphans`: objects whose owners are not in the snapshot, by name, and which owners they want. `failures`: a line for
-    each that the API server refused. `unknown`: objects of kinds that it does not serve.
+    `uids`: the new uid by the one in the snapshot; `known`: every object that was loaded. `orphans`: objects whose
+    owners are not in the snapshot, by name, with those owners. `failures`: one line for each object that the API
+    server refused. `unknown`: counts of objects of kinds that it does not serve.
     """
 
     created: int = 0
@@ -64,7 +66,7 @@ class Loaded:
 
 
 class Loader:
-    """Loads a snapshot by one client. `resource_of`: for kinds that are not built in."""
+    """Loader of a snapshot with one client. `resource_of`: looks up kinds that are not built in."""
 
     def __init__(
         self,
@@ -80,9 +82,10 @@ class Loader:
         self._hosted: dict[str, bool] = {}
 
     async def load(self, objects: Iterable[Placed]) -> Loaded:
-        """Load all objects and return what became of them.
+        """Load all objects and return the result.
 
-        Raises: Refused: one cannot be read, then nothing was loaded; UnknownOutcome: the API server does not answer.
+        Raises: Refused, if an object cannot be read; then nothing was loaded. UnknownOutcome, if the API server does
+        not answer.
         """
         with Spool() as spool:
             ready: list[tuple[int, int]] = []
@@ -144,7 +147,7 @@ class Loader:
         return old
 
     async def put(self, resource: Resource, document: Document) -> str:
-        """Create an object, or update the one that is there, and return its uid. Raises: ApiError, UnknownOutcome."""
+        """Create an object, or update the existing one, and return its uid. Raises: ApiError, UnknownOutcome."""
         found = prepared(resource.name, document, self._rules)
         if self._rules.has_kubelets and resource.name == PODS:
             node = str(found.document["spec"].get("nodeName") or "")
@@ -218,7 +221,7 @@ class Loader:
         return self._hosted[node]
 
     async def delete(self, resource: str, key: Key, *, at_once: bool = False) -> bool:
-        """Delete an object; False: it was not there. Raises: ApiError, UnknownOutcome."""
+        """Delete an object; return False if it was not there. Raises: ApiError, UnknownOutcome."""
         try:
             await self._client.delete(resource, key, grace_period_s=0 if at_once else None)
         except NotFound:

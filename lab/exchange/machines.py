@@ -1,7 +1,7 @@
-"""Machines that come, go and change in a stream: their kubelets are switched on and off as the machines would be.
+"""Machines that come, go and change in a stream: their nodes' kubelets are switched on and off accordingly.
 
-Each machine's events are handled one after the other, beside everything else of the stream: that a machine is gone is
-known a moment after it lost its power. Source: simulator 10; kubelet 6.
+Each machine's events are handled one after the other, beside everything else of the stream: the mesh learns
+that a machine is gone a moment after it lost its power. Source: simulator 10; kubelet 6.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _SAID = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeralStorag
 
 
 class MachinePower(Protocol):
-    """Switches the machines of a mesh, by the names of their nodes."""
+    """Power switch of the mesh's machines, by the names of their nodes."""
 
     def has(self, node: str) -> bool:
-        """Whether the node is a machine of the mesh."""
+        """Return whether the node is a machine of the mesh."""
 
     async def on(self, node: str, capacity: Document) -> None:
-        """Boot the machine with these resources; when it is on, give it these."""
+        """Boot the machine with these resources; if it is already on, change its resources to these."""
 
     async def off(self, node: str) -> None:
-        """Take its power, and return once nothing of it acts any more."""
+        """Switch the machine off, and return once nothing of it acts any more."""
 
     async def resize(self, node: str, capacity: Document) -> None:
-        """Have the machine have these resources from now on."""
+        """Change the machine's resources from now on."""
 
 
 def capacity_of(node: Document) -> Document:
-    """Return a Node's capacity, or that of a patch, as the definition of a node has it; {} where it says none."""
+    """Return the capacity in a Node or a patch of one, in the form of a node definition; {} if it has none."""
     status = node.get("status")
     capacity = status.get("capacity") if isinstance(status, dict) else None
     if not isinstance(capacity, dict):
@@ -47,8 +47,9 @@ def capacity_of(node: Document) -> Document:
 
 
 class Machines:
-    """The machines of a stream that is played. `delete`: deletes a Node, as a cloud's controller does once a machine is
-    gone; `change`: changes one as the stream says."""
+    """The machines of a stream that is played. `delete`: deletes a Node, as a cloud's controller does once a machine
+    is gone; `change`: applies a change of the stream to a Node.
+    """
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class Machines:
         self._capacities: dict[str, Document] = {}
 
     def take(self, change: Change) -> bool:
-        """Take a change of a Node; False: it is also, or only, about the object."""
+        """Handle a change of a Node; return False if the caller must also, or only, apply it to the object."""
         if not self._power.has(change.name):
             return False
         document = change.document or {}
@@ -107,11 +108,11 @@ class Machines:
         self._last[node] = asyncio.create_task(in_turn())
 
     async def ended(self) -> None:
-        """Return once all that was taken is done. Raises: what one of them raised."""
+        """Return once all accepted changes are done. Raises: the error that one of them raised."""
         await asyncio.gather(*self._last.values())
 
     async def cancel(self) -> None:
-        """Leave what is not done."""
+        """Cancel the changes that are not done."""
         for task in self._last.values():
             task.cancel()
         await asyncio.gather(*self._last.values(), return_exceptions=True)

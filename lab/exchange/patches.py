@@ -1,6 +1,7 @@
-"""The strategic merge patch that makes one document of another, as kwokctl records changes. Pure.
+"""The strategic merge patch that turns one document into another, as kwokctl records changes. Pure.
 
-Source: simulator 5.2; upstream `staging/src/k8s.io/apimachinery/pkg/util/strategicpatch`, CreateTwoWayMergePatch.
+Source: simulator 5.2; upstream `staging/src/k8s.io/apimachinery/pkg/util/strategicpatch`,
+CreateTwoWayMergePatch.
 """
 
 from typing import Any
@@ -14,9 +15,9 @@ _DELETE_VALUES = "$deleteFromPrimitiveList/"
 
 
 def strategic_diff(before: Document, after: Document, shape: Shape) -> Document:
-    """Return the patch that makes `after` of `before`; {} where they are equal.
+    """Return the patch that turns `before` into `after`; {} if they are equal.
 
-    A member that is null is one that is not there, as for Go: in a patch it deletes, and no patch can set it.
+    A null member counts as absent, as in Go: in a patch null deletes, and no patch can set it.
     """
     patch = _objects(before, after, shape)
     if _without_nulls(strategic_merge_patch(before, patch, shape)) == _without_nulls(after):
@@ -103,7 +104,7 @@ def _whole(before: Document, after: Document, shape: Shape) -> Document:
 
 
 def without_key(patch: Any, shape: Shape, path: str = "") -> str:
-    """Return the path of an element of a merged list that lacks its merge key, "" where every one has it."""
+    """Return the path of an element of a merged list that lacks its merge key; empty string if all have it."""
     if isinstance(patch, dict):
         for name, value in patch.items():
             if not name.startswith("$") and (found := without_key(value, shape.member(name), _join(path, name))):

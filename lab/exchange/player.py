@@ -1,7 +1,7 @@
-"""Changes in the course of time: each is made at its moment after the beginning, as a client makes it.
+"""Play changes over time: each is made at its moment after the beginning, as a client makes it.
 
-A patch is sent in its parts: metadata and spec, status, and the binding of a pod, because an API server takes each at
-its own place. Under the rules `pending` the mesh decides what its components did in the recording.
+A patch is sent in its parts: metadata and spec, status, and the binding of a pod, because an API server takes
+each at its own endpoint. Under the rules `pending` the mesh decides what its components did in the recording.
 Source: simulator 5.2.
 """
 
@@ -37,13 +37,14 @@ from services.client.client import Client
 AT_ONCE: Final = 64
 AS_FAST_AS_POSSIBLE: Final = math.inf
 LATE_S: Final = 0.001
-"""What is made later than this is counted as late."""
+"""Delay in seconds above which a change counts as late."""
 
 
 @dataclass
 class Played:
-    """What became of the changes. `left_out`: why, how often; `failures`: a line for each that was refused; `late_s`:
-    by how much the latest change was late; `last_s`: the time of the last change, in seconds of the recording."""
+    """Result of playing changes. `left_out`: counts by reason; `failures`: one line for each refused change; `late_s`:
+    largest lateness of a change in seconds; `last_s`: the time of the last change, in seconds of the recording.
+    """
 
     applied: int = 0
     left_out: Counted = field(default_factory=Counted)
@@ -54,13 +55,13 @@ class Played:
 
 
 class Player:
-    """Plays changes on an API server.
+    """Player of changes on an API server.
 
     `speed`: how many seconds of the recording pass in one of the clock, `AS_FAST_AS_POSSIBLE` for no pauses.
-    `loaded`: what became of the snapshot, whose uids and objects are known. `is_lenient`: what cannot be made is
-    counted instead of ending the play. `resources_of`: kinds that are not built in, by wire name.
-    `binder`: the client that may bind pods, where it is another. `power`: switches the machines that nodes are; without
-    it Nodes are objects like others.
+    `loaded`: the result of loading the snapshot, with its uids and objects. `is_lenient`: a change that cannot be
+    made is counted instead of ending the play. `resources_of`: kinds that are not built in, by wire name. `binder`:
+    the client that may bind pods, if it is another. `power`: switches the machines of nodes; without it Nodes are
+    objects like others.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Player:
         self.played = Played()
 
     def remember(self, resource: str, document: Document) -> None:
-        """Know an object of the snapshot, and whether a controller made it."""
+        """Remember an object of the snapshot, and whether a controller made it."""
         key = key_of(document)
         self._loader.loaded.known.add((resource, key))
         if uid := str(metadata_of(document).get("uid") or ""):
@@ -102,9 +103,10 @@ class Player:
             self._controlled.add((resource, key))
 
     async def play(self, changes: Iterable[Change], *, began_s: float | None = None) -> Played:
-        """Make all changes at their moments, counted from `began_s` of the clock, now if it is not given.
+        """Make all changes at their moments, counted from `began_s` of the clock, or from now if it is not given.
 
-        Raises: Refused: a change cannot be made, or the stream cannot be read on; UnknownOutcome: no answer comes.
+        Raises: Refused, if a change cannot be made or the stream cannot be read on; UnknownOutcome, if no answer
+        comes.
         """
         began = self._clock.now() if began_s is None else began_s
         try:

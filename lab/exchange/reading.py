@@ -1,7 +1,7 @@
-"""Files of documents, read piece by piece: YAML streams, lines of JSON, and the members of one great JSON document.
+"""Read files of documents piece by piece: YAML streams, lines of JSON, and the members of one great JSON document.
 
-At most one document is held at a time, and none that is longer, deeper or more self-repeating than `LIMITS` says.
-`.gz` and `.zst` are known by their first bytes, never by the name. Pure but for reading the file.
+At most one document is held at a time; one that is longer, deeper or more self-repeating than `LIMITS` is
+refused. `.gz` and `.zst` are recognised by their first bytes, never by the name. Pure but for reading the file.
 Source: simulator 1, 11.
 """
 
@@ -29,15 +29,15 @@ from services.api.meta import Document, metadata_of
 from services.api.resources import resource_of_kind
 
 HEAD: Final = 1 << 16
-"""So many bytes are looked at to find out what format a file has."""
+"""Number of bytes that are read to recognise a file's format."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 1 << 16
 SHOWN_MAX: Final = 80
-"""So much of a value that is refused is shown."""
+"""Number of characters of a refused value that messages show."""
 
 
 class Limits(NamedTuple):
-    """What a document may have: bytes, levels of nesting, aliases, and values once its aliases are written out."""
+    """Limits of a document: bytes, levels of nesting, aliases, and values once its aliases are expanded."""
 
     bytes: int = 4 << 20
     nesting: int = 64
@@ -50,7 +50,7 @@ LIMITS: Final = Limits()
 
 @dataclass(frozen=True)
 class Source:
-    """A file that may be read again; `name`: what messages call it. `data`: what it holds, for one in memory."""
+    """A file that can be read several times; `name`: its name in messages. `data`: its contents, if it is in memory."""
 
     path: Path
     name: str = ""
@@ -58,12 +58,12 @@ class Source:
 
     @property
     def file(self) -> str:
-        """What messages call the file."""
+        """Name of the file in messages."""
         return self.name or str(self.path)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Read it from the beginning, uncompressed. Raises: Refused: it cannot be read, or is torn."""
+        """Open the file at its beginning, uncompressed. Raises: Refused, if it cannot be read, or is torn."""
         try:
             with io.BytesIO(self.data) if self.data is not None else self.path.open("rb") as raw:
                 yield _uncompressed(cast("BinaryIO", raw), self.file)
@@ -73,7 +73,7 @@ class Source:
             raise Refused(f"{self.file}: {error.strerror or error}") from None
 
     def head(self, size: int = HEAD) -> bytes:
-        """Return its first bytes, uncompressed; of a file that is torn there, what there is. Raises: Refused."""
+        """Return the first bytes, uncompressed; fewer if the file is torn before `size`. Raises: Refused."""
         found = bytearray()
         try:
             with self.open() as stream:
@@ -111,14 +111,17 @@ def _zstd(raw: BinaryIO, file: str) -> BinaryIO:
 
 
 class Piece(NamedTuple):
-    """The text of one document, and where it stands."""
+    """The text of one document, and its place in the file."""
 
     text: bytes
     place: Place
 
 
 def yaml_pieces(source: Source, limits: Limits = LIMITS) -> Iterator[Piece]:
-    """Yield the texts between `---` lines that are more than blanks and comments. Raises: Refused: one is too long."""
+    """Yield the texts between `---` lines, except those of only blanks and comments.
+
+    Raises: Refused, if one is too long.
+    """
     # A line that begins with `---` or `...` separates wherever it stands: no scalar but a document's own may begin in
     # the first column.
     with source.open() as stream:
@@ -153,13 +156,16 @@ def _is_idle(line: bytes) -> bool:
 
 
 def yaml_documents(source: Source, limits: Limits = LIMITS) -> Iterator[Placed]:
-    """Yield the objects of a YAML stream. Raises: Refused: one is malformed or beyond the limits."""
+    """Yield the objects of a YAML stream. Raises: Refused, if one is malformed or beyond the limits."""
     for piece in yaml_pieces(source, limits):
         yield Placed(document_of(piece, limits), str(piece.place))
 
 
 def document_of(piece: Piece, limits: Limits = LIMITS) -> Document:
-    """Return the object of a text in YAML or JSON. Raises: Refused: it is malformed, beyond the limits, no object."""
+    """Return the object in a YAML or JSON text.
+
+    Raises: Refused, if it is malformed, beyond the limits, or no object.
+    """
     try:
         text = piece.text.decode()
     except UnicodeDecodeError as error:
@@ -175,7 +181,7 @@ def document_of(piece: Piece, limits: Limits = LIMITS) -> Document:
 
 
 def checked(found: Any, place: Place | str) -> Document:
-    """Return a document that is an object. Raises: Refused."""
+    """Check that a document is an object and return it. Raises: Refused."""
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         what = "list" if isinstance(found, list) else type(found).__name__
         raise Refused(f"{place}: want an object with apiVersion and kind, not {what}")
@@ -183,8 +189,9 @@ def checked(found: Any, place: Place | str) -> Document:
 
 
 def checked_object(document: Document, place: str) -> Document:
-    """Return a document that says its apiVersion, kind and name, and whose outermost fields are what they are in every
-    object; spec and status of a kind that is not built in are its own affair. Raises: Refused naming field and value.
+    """Check that a document has apiVersion, kind and name, and outermost fields of the right types; return it.
+
+    Spec and status of a kind that is not built in are not checked. Raises: Refused naming field and value.
     """
     metadata = metadata_of(document)
     is_built_in = resource_of_kind(str(document.get("apiVersion")), str(document.get("kind"))) is not None
@@ -263,7 +270,10 @@ CSV_ROW_MAX: Final = 1 << 16
 
 
 def csv_rows(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a CSV file with their places. Raises: Refused: a row has more or fewer cells than columns."""
+    """Yield the rows of a CSV file with their places.
+
+    Raises: Refused, if a row has more or fewer cells than columns.
+    """
     with source.open() as raw:
         text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
         try:
@@ -288,7 +298,7 @@ def csv_rows(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class Line(NamedTuple):
-    """A line that is more than blanks, and where it stands. `is_torn`: it is the last one and lacks its newline."""
+    """A line that is not blank, and its place. `is_torn`: it is the last one and lacks its newline."""
 
     text: bytes
     place: Place
@@ -296,7 +306,7 @@ class Line(NamedTuple):
 
 
 def lines(source: Source, limits: Limits = LIMITS) -> Iterator[Line]:
-    """Yield the lines of a file with a document a line. Raises: Refused: one is too long."""
+    """Yield the lines of a file with one document a line. Raises: Refused, if one is too long."""
     with source.open() as stream:
         number = at = 0
         while line := stream.readline(limits.bytes + 2):
@@ -313,7 +323,7 @@ def lines(source: Source, limits: Limits = LIMITS) -> Iterator[Line]:
 
 
 def json_value(text: bytes, place: Place, limits: Limits = LIMITS) -> Any:
-    """Return what a text in JSON says. Raises: Refused: it is malformed or too deep."""
+    """Return the value of a JSON text. Raises: Refused, if it is malformed or too deep."""
     if text.count(b"{") + text.count(b"[") > limits.nesting:
         _check_depth(text, place, limits)
     try:
@@ -338,7 +348,7 @@ def _located(problem: str, text: bytes, place: Place) -> str:
 
 
 def json_object(text: bytes, place: Place, limits: Limits = LIMITS) -> Document:
-    """Return the object of a text in JSON. Raises: Refused: it is malformed, too deep, or no object."""
+    """Return the object in a JSON text. Raises: Refused, if it is malformed, too deep, or no object."""
     return checked(json_value(text, place, limits), place)
 
 
@@ -358,9 +368,10 @@ def _check_depth(text: bytes, place: Place, limits: Limits) -> None:
 
 
 class Element(NamedTuple):
-    """A part of JSON objects: an element of the array below `member`, or the whole value of a member that is no array,
-    then `number` is 0. Elements are counted from 1. Of a stream of objects, `member` "" is an element of a list that
-    stands by itself, or with number 0 the end of an object, whose place it has.
+    """A part of a JSON object: an element of the array in `member`, or the whole value of a member that is no array.
+
+    `number` counts the elements of an array from 1; it is 0 for a whole value. In a stream of objects, `member` ""
+    is an element of a top-level list, or with number 0 the end of an object; its place is the object's.
     """
 
     member: str
@@ -370,26 +381,27 @@ class Element(NamedTuple):
 
 
 def json_elements(source: Source, limits: Limits = LIMITS) -> Iterator[Element]:
-    """Yield the parts of a JSON object in their order, such as the items of a List: one is held at a time.
+    """Yield the parts of a JSON object in order, such as the items of a List: one is held at a time.
 
-    Raises: Refused: the file is no JSON object, ends too early, or has a part that is too long.
+    Raises: Refused, if the file is no JSON object, ends too early, or has a part that is too long.
     """
     with source.open() as stream:
         yield from _Scanner(stream, source.file, limits).elements()
 
 
 def json_stream(source: Source, limits: Limits = LIMITS) -> Iterator[Element]:
-    """Yield the parts of JSON objects and lists that follow each other, with blanks or `---` between them.
+    """Yield the parts of consecutive JSON objects and lists, with blanks or `---` between them.
 
-    Raises: Refused: one is malformed, ends too early, or has a part that is too long.
+    Raises: Refused, if one is malformed, ends too early, or has a part that is too long.
     """
     with source.open() as stream:
         yield from _Scanner(stream, source.file, limits).stream()
 
 
 class _Scanner:
-    """Finds where values begin and end. `_number`: parts so far, by which they are placed; `_base`: how much of the
-    file lies before the text that is held; `_line_at`: where in the file the line begins."""
+    """Scanner of JSON that finds where values begin and end. `_number`: number of parts so far, used for their places;
+    `_base`: offset in the file of the text in memory; `_line_at`: offset in the file of the current line.
+    """
 
     def __init__(self, stream: BinaryIO, file: str, limits: Limits) -> None:
         self._stream, self._file, self._limits = stream, file, limits
@@ -544,4 +556,4 @@ class _Scanner:
 _DASHES: Final = b"---"
 _DASHES_LINE = re.compile(rb"---(?=[ \t\r\n{\[]|\Z)")
 _BOUNDARY = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[\]{},:]', re.DOTALL)
-"""A text, whole or as far as it is there; or a sign that structures."""
+"""Pattern of a JSON string, complete or cut at the end of the text; or of a structural character."""

@@ -1,7 +1,7 @@
-"""What becomes of a cluster, written as it happens: its objects once, then every change with its time.
+"""Record a cluster as it changes: its objects once, then every change with its time.
 
-Each kind is listed, then watched from the version of its list, so nothing between is lost; a watch that ends goes on
-where it was, and one whose version is forgotten lists anew. Source: simulator 5.2.
+Each kind is listed, then watched from the version of its list, so nothing between is lost; a watch that ends is
+resumed where it was, and if its version has expired the kind is listed anew. Source: simulator 5.2.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from services.api.meta import Document, Key, Resource, key_of, metadata_of
 from services.api.seams import Clock
 
 AGAIN_S: Final = 1.0
-"""So long after a watch that broke the next one is tried."""
+"""Seconds between a watch that broke and the next attempt."""
 BROKEN_MAX: Final = 30
-"""So many watches may break one after the other before the recording ends."""
+"""Number of consecutive broken watches after which the recording ends."""
 LEFT_OUT: Final = frozenset(("leases.coordination.k8s.io", "events", "events.events.k8s.io"))
 
 
 class Recorder:
-    """One recording. `began_s`: the clock's time at which times are counted from. `has_secrets`: whether the data of
-    Secrets are written; their names always are. `on_change`: called after each."""
+    """One recording. `began_s`: the clock's time from which times are counted. `has_secrets`: whether the data of
+    Secrets are written; their names always are. `on_change`: called after each object and change.
+    """
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Recorder:
         self.failures: list[str] = []
 
     async def snapshot(self, kinds: Sequence[Resource]) -> list[tuple[Resource, str]]:
-        """Write all objects of these kinds; return the version from which each is to be watched.
+        """Write all objects of these kinds; return the version from which to watch each kind.
 
         A kind that may not be read, or is not served, is a failure and left out. Raises: Refused.
         """
@@ -68,7 +69,7 @@ class Recorder:
         return [(kind, versions[kind.name]) for kind in kinds if kind.name in versions]
 
     async def follow(self, versions: Sequence[tuple[Resource, str]]) -> None:
-        """Write every change after these versions until cancelled. Raises: Refused: the cluster stays away."""
+        """Write every change after these versions until cancelled. Raises: Refused, if the cluster stays away."""
         try:
             async with asyncio.TaskGroup() as group:
                 for kind, version in versions:
@@ -130,7 +131,7 @@ class Recorder:
 
 
 def without_values(document: Document) -> Document:
-    """Return a Secret without its values, those that `kubectl apply` noted included; other objects as they are."""
+    """Return a Secret without its values, also those in the annotation of `kubectl apply`; other objects unchanged."""
     if document.get("kind") != "Secret":
         return document
     empty = {name: dict.fromkeys(document[name], "") for name in ("data", "stringData") if document.get(name)}

@@ -1,7 +1,8 @@
-"""What of a snapshot or recording a mesh is given, and what it decides itself. Pure.
+"""Rules for what a mesh takes from a snapshot or recording, and what it decides itself. Pure.
 
-Under `as-they-are` pods keep their nodes and statuses. Under `pending` the mesh decides: pods lose node and status, and
-what components did in the recording (statuses, endpoints, objects that their owners make) is left to the components.
+Under `as-they-are` pods keep their nodes and statuses. Under `pending` the mesh decides: pods lose node and
+status, and what components did in the recording (statuses, endpoints, objects that their owners make) is left
+to the components.
 Source: simulator 1, 4.1, 5.2.
 """
 
@@ -21,7 +22,7 @@ PODS, NODES, VOLUMES, CLAIMS = "pods", "nodes", "persistentvolumes", "persistent
 OF_COMPONENTS: Final = frozenset(
     ("endpoints", "endpointslices.discovery.k8s.io", "events", "events.events.k8s.io", "leases.coordination.k8s.io")
 )
-"""Kinds whose objects components make; Endpoints that a client wrote cannot be told from them."""
+"""Kinds whose objects components make; Endpoints written by a client cannot be distinguished from them."""
 _GIVEN: Final = (
     "uid",
     "resourceVersion",
@@ -57,11 +58,11 @@ _LAST: Final = (PODS, VOLUMES)
 
 @dataclass(frozen=True)
 class Rules:
-    """How objects are changed on their way. `keep_owners`: references to owners stay, with the owners' new uids.
+    """How objects are changed before they are loaded. `keep_owners`: owner references stay, with the owners' new uids.
 
-    `keeps_existing`: an object that is there stays as it is, as kube-scheduler-simulator replays. `has_kubelets`:
-    kubelets act on what is loaded, so the status of a pod that is not over is that of its node's kubelet, which is
-    given what was reported of it to go on with.
+    `keeps_existing`: an existing object stays as it is, as in a replay of kube-scheduler-simulator. `has_kubelets`:
+    kubelets act on the loaded pods. The status of a pod that is not over is then written by its node's kubelet,
+    which continues from the status in the file.
     """
 
     pods: Pods = "as-they-are"
@@ -71,14 +72,14 @@ class Rules:
 
 
 def rank(resource: str) -> int:
-    """Return when objects of a kind are loaded: what others need comes first, volumes come after their claims."""
+    """Return the position of a kind in the order of loading: kinds that others need first, volumes after claims."""
     if resource in _ORDER:
         return _ORDER.index(resource)
     return len(_ORDER) + (1 + _LAST.index(resource) if resource in _LAST else 0)
 
 
 class Prepared(NamedTuple):
-    """An object as it is created, the status it is then given, and whether it was being deleted."""
+    """An object to create, the status to set afterwards, and whether it was being deleted."""
 
     document: Document
     status: Document | None
@@ -86,7 +87,7 @@ class Prepared(NamedTuple):
 
 
 def prepared(resource: str, document: Document, rules: Rules) -> Prepared:
-    """Return what is created of an object; what the API server gives itself is left out."""
+    """Return an object prepared for creation, without the fields that the API server sets itself."""
     given = metadata_of(document)
     metadata = {name: value for name, value in given.items() if name not in _GIVEN}
     made = {**{name: value for name, value in document.items() if name != "status"}, "metadata": metadata}
@@ -105,7 +106,7 @@ def prepared(resource: str, document: Document, rules: Rules) -> Prepared:
 
 
 def without_began(metadata: Document) -> Document:
-    """Return a pod's metadata without what an import said of it."""
+    """Return a pod's metadata without the annotation that an import set."""
     annotations = metadata.get("annotations")
     if not isinstance(annotations, dict) or BEGAN not in annotations:
         return dict(metadata)
@@ -116,8 +117,10 @@ _TAKEN_OVER: Final = ("startTime", "conditions", "initContainerStatuses", "conta
 
 
 def handed_over(made: Prepared) -> Prepared:
-    """Return a pod as it comes onto a node whose kubelet goes on with it: that writes the status. One that is over has
-    nothing to go on with."""
+    """Return a pod prepared for a node whose kubelet continues it and writes its status.
+
+    A pod that is over is returned unchanged.
+    """
     status = made.status or {}
     if status.get("phase") in ("Succeeded", "Failed"):
         return made
@@ -129,15 +132,17 @@ def handed_over(made: Prepared) -> Prepared:
 
 
 _GROWING: Final = ("collisionCount", "failed", "succeeded")
-"""Counters in statuses that an API server lets no one take back."""
+"""Status counters that an API server does not let decrease."""
 _MADE_ONCE: Final = ("startTime", "completionTime")
-"""Moments of a Job that stay once they are there."""
+"""Times in a Job's status that never change once they are set."""
 JOBS: Final = "jobs.batch"
 
 
 def never_less(resource: str, status: Document, stored: Document) -> Document:
-    """Return a status as it may be given to the object that is stored: what the mesh's controllers have counted up, or
-    begun, meanwhile stays."""
+    """Return a status that may be set on the stored object.
+
+    Counters that the mesh's controllers have increased, and times that they have set, keep the stored values.
+    """
     held = stored.get("status") or {}
     given = dict(status)
     for name in _GROWING:
@@ -150,23 +155,23 @@ def never_less(resource: str, status: Document, stored: Document) -> Document:
 
 
 def owners_of(document: Document) -> list[Document]:
-    """Return the references to an object's owners."""
+    """Return the owner references of an object."""
     found = metadata_of(document).get("ownerReferences")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def is_controlled(document: Document) -> bool:
-    """Whether a controller made the object."""
+    """Return whether a controller made the object."""
     return any(each.get("controller") is True for each in owners_of(document))
 
 
 def missing_owners(document: Document, uids: Mapping[str, str]) -> list[Document]:
-    """Return the references to owners that are not there; `uids`: the new uid by the one in the stream."""
+    """Return the references to owners that do not exist; `uids`: the new uid by the one in the stream."""
     return [each for each in owners_of(document) if str(each.get("uid") or "") not in uids]
 
 
 def relinked(resource: str, document: Document, uids: Mapping[str, str]) -> Document:
-    """Return the object with the new uids of its owners, of the claim that a volume is bound to, of a claim's pods."""
+    """Return the object with the new uids of its owners, of a volume's bound claim, and of a claim's pods."""
     if owners := owners_of(document):
         fresh = [{**each, "uid": uids.get(str(each.get("uid")), str(each.get("uid")))} for each in owners]
         document = {**document, "metadata": {**document["metadata"], "ownerReferences": fresh}}
@@ -188,8 +193,9 @@ def relinked(resource: str, document: Document, uids: Mapping[str, str]) -> Docu
 
 
 class Parts(NamedTuple):
-    """What of a patch or new state goes where: into the object, its size and its status, and onto which node a pod is
-    bound."""
+    """Parts of a patch or new state by destination: the object, its status, the node that a pod is bound to, deletion,
+    and the pod's size.
+    """
 
     body: Document
     status: Document
@@ -199,7 +205,7 @@ class Parts(NamedTuple):
 
 
 def parts(change: Change, rules: Rules) -> Parts:
-    """Return a patch or update in its parts. Under `pending` it has neither status nor node."""
+    """Split a patch or update into its parts. Under `pending` it has neither status nor node."""
     document = change.document or {}
     metadata = {name: value for name, value in metadata_of(document).items() if name not in _GIVEN}
     body = {name: value for name, value in document.items() if name not in ("status", "metadata")}
@@ -265,7 +271,7 @@ def _leave_own_taints(body: Document) -> None:
 
 
 def left_to_components(change: Change, controlled: frozenset[Any] | set[Any], rules: Rules) -> str:
-    """Return why the mesh decides about a change itself, "" where it does not.
+    """Return the reason why the mesh itself decides about a change; empty string if it does not.
 
     `controlled`: `(resource, key)` of objects that controllers made.
     """
@@ -279,19 +285,19 @@ def left_to_components(change: Change, controlled: frozenset[Any] | set[Any], ru
 
 @dataclass
 class Counted:
-    """How often something was left out, by why; and the first few of each by name."""
+    """Counts of left-out items by reason, with the names of the first few."""
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, why: str, what: str) -> None:
-        """Count one."""
+        """Count one left-out item."""
         self.counts[why] = self.counts.get(why, 0) + 1
         if len(found := self.examples.setdefault(why, [])) < EXAMPLES_MAX:
             found.append(what)
 
     def lines(self) -> Iterable[str]:
-        """Yield a line for each reason: how many, and which first."""
+        """Yield one line for each reason: the count, and the first names."""
         for why, count in self.counts.items():
             named = self.examples[why]
             yield f"{count} {why}: {', '.join(named)}{', …' if count > len(named) else ''}"

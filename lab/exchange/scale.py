@@ -1,4 +1,4 @@
-"""kwokctl's scale: so many objects of a template, by numbered names; which to make and which to remove. Pure.
+"""kwokctl's scale: keep a number of numbered objects of a template; which to make and which to remove. Pure.
 
 A template is a `KwokctlResource`: parameters, and a text that is filled with them for each object.
 Source: simulator 5.3; kubernetes-sigs/kwok, `pkg/kwokctl/scale/scale.go`.
@@ -30,14 +30,14 @@ _PATH = re.compile(r"\.?([A-Za-z_][\w-]*)|\.?\[(\d{1,6})\]|\.?\[\"([^\"]+)\"\]")
 
 
 class ScaleContext(Context, frozen=True):
-    """What a template of an object may ask: its name, namespace and number."""
+    """Values that the template of an object may use: its name, namespace and number."""
 
     name: str = ""
     namespace: str = ""
     index: int = 0
 
     def functions(self) -> dict[str, Function]:
-        """Return the functions that this context answers."""
+        """Return the template functions of this context."""
         return {
             **super().functions(),
             "Name": lambda: self.name,
@@ -52,26 +52,26 @@ _NAMES: Final = frozenset(("Name", "Namespace", "Index", "AddCIDR", "AddIP"))
 
 
 def add_cidr(text: str, number: int) -> str:
-    """Return the network that is so many of its size further, with the same host: `10.0.0.1/24`, 2 is `10.0.2.1/24`."""
+    """Return the network `number` networks further on, with the same host: `10.0.0.1/24` and 2 give `10.0.2.1/24`."""
     found = ipaddress.ip_interface(text)
     return f"{found.ip + number * found.network.num_addresses}/{found.network.prefixlen}"
 
 
 def add_ip(text: str, number: int) -> str:
-    """Return the address that is so many further."""
+    """Return the address that is `number` further on."""
     return str(ipaddress.ip_address(text) + number)
 
 
 @dataclass(frozen=True)
 class ScaledResource:
-    """A template as read: what it is called, the values that it is filled with, and the text."""
+    """A template as read: its name, its parameters, and its text."""
 
     name: str
     parameters: Any
     template: Template
 
     def object(self, name: str, namespace: str, index: int) -> Document:
-        """Return the object of that name. Raises: Refused: the template cannot be filled, or gives no object."""
+        """Return the object with that name. Raises: Refused, if the template cannot be filled, or gives no object."""
         context = ScaleContext(now="", name=name, namespace=namespace, index=index)
         try:
             made = self.template.fill_yaml(self.parameters, context)
@@ -87,7 +87,7 @@ class ScaledResource:
 
 
 def read_resources(path: Path) -> dict[str, Document]:
-    """Return the KwokctlResource documents of a file by name; documents of other kinds are not looked at.
+    """Return the KwokctlResource documents of a file by name; documents of other kinds are ignored.
 
     Raises: Refused.
     """
@@ -108,7 +108,7 @@ def read_resources(path: Path) -> dict[str, Document]:
 
 
 def resource_named(name: str, own: dict[str, Document], params: Sequence[str]) -> ScaledResource:
-    """Return the template of that name, of a file's or built in, with values set. Raises: Refused."""
+    """Return the template of that name, from a file or built in, with its parameters set. Raises: Refused."""
     document = own.get(name)
     if document is None:
         if name not in BUILT_IN:
@@ -164,16 +164,16 @@ def _with(parameters: Any, param: str) -> Any:
 
 
 class Plan(NamedTuple):
-    """What is to be done: names and numbers of objects to make, and names of those to delete."""
+    """What to do: names and numbers of objects to make, and names of those to delete."""
 
     make: tuple[tuple[str, int], ...] = ()
     delete: tuple[str, ...] = ()
 
 
 def planned(name: str, there: Iterable[Document], replicas: int, serial_length: int) -> Plan:
-    """Return how so many objects come to be there: gaps are filled, the newest go.
+    """Return the plan that leads to `replicas` objects: gaps are filled, the newest are deleted.
 
-    `there`: those that have the label. Raises: Refused: several objects without a serial number.
+    `there`: existing objects with the label. Raises: Refused, for several objects without a serial number.
     """
     if serial_length == 0 and replicas > 1:
         raise Refused(f"--serial-length 0 with --replicas {replicas}: want a serial number for more than one object")

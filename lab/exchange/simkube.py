@@ -1,7 +1,7 @@
-"""SimKube's traces as they are in a file: MessagePack, versions 2 and 3; decoded, encoded, and looked up in. Pure.
+"""SimKube's trace files: MessagePack, versions 2 and 3; decoding, encoding and lookup. Pure.
 
-Version 2 keeps lifecycles by owner, a pair in an array, and by a hash of the pod's spec that only SimKube can take.
-Version 3 keeps them by owner and by the moment at which the owner became what it was then.
+Version 2 keeps lifecycles by owner, a pair in an array, and by a hash of the pod's spec that only SimKube can
+compute. Version 3 keeps them by owner and by the time at which the owner got its then current state.
 SimKube's own: acrlabs/simkube, `sk-core/src/trace`. Source: simulator 6.1.
 """
 
@@ -28,12 +28,13 @@ TEMPLATES: Final = {
     "apps/v1.StatefulSet": ("/spec/template",),
     "v1.Pod": ("",),
 }
-"""Where kinds that everybody has keep the templates of their pods."""
+"""JSON pointers of the pod templates in built-in kinds."""
 
 
 class Tracked(msgspec.Struct, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """What was configured of a kind: JSON pointers of its pod templates, whether run times were recorded, and whether
-    objects with owners were left out, which is kept for SimKube."""
+    """Recorder's configuration of a kind: JSON pointers of its pod templates, whether run times were recorded, and
+    whether objects with owners were left out; the last is kept for SimKube.
+    """
 
     pod_spec_template_paths: list[str] | None = None
     track_lifecycle: bool = False
@@ -47,7 +48,7 @@ class Config(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Event(msgspec.Struct):
-    """What was applied and deleted in one second, `ts` seconds since the epoch."""
+    """Objects applied and deleted in one second, `ts` seconds since the epoch."""
 
     ts: int
     applied_objs: list[Document]
@@ -55,20 +56,20 @@ class Event(msgspec.Struct):
 
 
 class Life(msgspec.Struct, frozen=True):
-    """A pod's run: seconds since the epoch; no start: it never ran, no end: it ran on."""
+    """The run of a pod in seconds since the epoch; without a start it never ran, without an end it still ran."""
 
     start: int | None = None
     end: int | None = None
     metrics: dict[str, Any] = {}
-    """What version 3 measured of the pod; it is kept, and not used."""
+    """Measurements of the pod in version 3; they are kept, and not used."""
 
 
 Lives = dict[tuple[str, str], dict[str, list[Life]]]
-"""By owner, `(kind with group, namespace/name)`, and by hash (version 2) or moment (version 3), as text."""
+"""Lives by owner, `(kind with group, namespace/name)`, and by hash (version 2) or time (version 3), as text."""
 
 
 class Trace(msgspec.Struct):
-    """A trace. `events`: not decoded yet, each by `event`. `index`: in version 2 the hash of each object."""
+    """A trace. `events`: not decoded yet; `decoded` yields them. `index`: in version 2 the hash of each object."""
 
     version: int
     config: Config
@@ -77,7 +78,7 @@ class Trace(msgspec.Struct):
     lives: Lives
 
     def decoded(self, file: str) -> Iterator[Event]:
-        """Yield the events in their order. Raises: Refused: one is malformed."""
+        """Yield the events in order. Raises: Refused, if one is malformed."""
         for number, raw in enumerate(self.events, 1):
             try:
                 yield _EVENT.decode(raw)
@@ -85,7 +86,7 @@ class Trace(msgspec.Struct):
                 raise Refused(f"{file}:event {number}: {error}") from None
 
     def paths(self, gvk: str) -> tuple[str, ...]:
-        """Return where objects of a kind keep the templates of their pods; () for a kind without any."""
+        """Return the paths of the pod templates in objects of a kind; () if the kind has none."""
         tracked = self.config.tracked_objects.get(gvk)
         if tracked is not None and tracked.pod_spec_template_paths:
             # A ReplicaSet's is written `/spec` by some releases, which is where its own spec is.
@@ -93,14 +94,14 @@ class Trace(msgspec.Struct):
         return TEMPLATES.get(gvk, ())
 
     def bucket(self, owner: tuple[str, str], ts: int) -> str:
-        """Return under which name the lives stand of pods that an owner makes as it is at a moment; "" for any."""
+        """Return the key of the lives of pods that an owner makes in its state at a time; empty string for any."""
         if self.version == 2:
             return ""
         moments = [int(each) for each in self.lives.get(owner, {}) if int(each) <= ts]
         return str(max(moments)) if moments else ""
 
     def lives_of(self, owner: tuple[str, str], bucket: str) -> list[Life]:
-        """Return the lives of an owner's pods in the order in which they began; of version 2 those of all hashes."""
+        """Return the lives of an owner's pods in order of their start; in version 2 those of all hashes."""
         groups = self.lives.get(owner, {})
         if self.version != 2:
             return groups.get(bucket, [])
@@ -136,12 +137,12 @@ class _Three(msgspec.Struct):
 
 
 def looks_so(head: bytes) -> bool:
-    """Whether a file begins as a trace does: a map, or in old versions an array, that soon names `trackedObjects`."""
+    """Return whether a file begins like a trace: a map, or in old versions an array, that names `trackedObjects`."""
     return bool(head) and (0x80 <= head[0] <= 0x9F or head[0] in (0xDC, 0xDD, 0xDE, 0xDF)) and b"trackedObjects" in head
 
 
 def decode(data: bytes | mmap.mmap, file: str) -> Trace:
-    """Return the trace. Raises: Refused: it is torn, of another version, or not of the form of its version."""
+    """Return the trace. Raises: Refused, if it is torn, of another version, or not in the form of its version."""
     if 0x90 <= data[0] <= 0x9F or data[0] in (0xDC, 0xDD):
         raise Refused(f"{file}: {_advice(1)}")
     try:
@@ -216,7 +217,7 @@ def _state(life: Life) -> _State:
 
 
 def raw(event: Event) -> msgspec.Raw:
-    """Return an event as a trace holds it."""
+    """Return an event in its encoded form."""
     return msgspec.Raw(msgspec.msgpack.encode(event))
 
 

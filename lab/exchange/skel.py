@@ -4,10 +4,11 @@
     remove(SELECTOR, PATH);              remove a field of matching objects; without a selector of all
     modify(SELECTOR, PATH = VALUE);      set a field of matching objects
 
-A selector is `*`, or conditions joined by `&&`: `@t >= 10m` (seconds since the epoch, or since the beginning with h, m
-or s), `PATH == VALUE`, `PATH != VALUE`, `exists(PATH)`, `!exists(PATH)`, and `$x := PATH | CONDITION`, which binds the
-elements of a list of which the condition is true. A path is `spec.containers[*].name`, with quotes where a name has
-dots. Comments begin with `#`. What else SimKube's grammar has is refused with line and column.
+A selector is `*`, or conditions joined by `&&`: `@t >= 10m` (seconds since the epoch, or since the beginning
+with h, m or s), `PATH == VALUE`, `PATH != VALUE`, `exists(PATH)`, `!exists(PATH)`, and
+`$x := PATH | CONDITION`, which binds the elements of a list for which the condition is true. A path is
+`spec.containers[*].name`, with quotes where a name has dots. Comments begin with `#`. The rest of SimKube's
+grammar is refused with line and column.
 SimKube's own: acrlabs/simkube, `sk-cli/src/skel/skel.pest`. Source: simulator 6.3.
 """
 
@@ -55,7 +56,7 @@ class _Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Moment:
-    """`@t OP VALUE`; `is_relative`: to the beginning."""
+    """The condition `@t OP VALUE`; `is_relative`: the value counts from the beginning."""
 
     compare: str
     value: float
@@ -64,7 +65,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Test:
-    """What is asked of a field. `compare`: ==, !=, exists or !exists; `value`: a plain one, or the path of one."""
+    """Condition on a field. `compare`: ==, !=, exists or !exists; `value`: plain; `value_path`: the path of a value."""
 
     path: Path
     compare: str
@@ -72,12 +73,12 @@ class Test:
     value_path: Path | None = None
     variable: str = ""
     over: Path = ()
-    """Where the elements stand that `variable` is bound to."""
+    """Path of the list to whose elements `variable` is bound."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One operation. `conditions`: none for every object."""
+    """One operation. `conditions`: () selects every object."""
 
     name: str
     conditions: tuple[Moment | Test, ...]
@@ -318,9 +319,9 @@ def _selected(command: Command, document: Document, ts: float, began: float) -> 
 
 
 def apply(commands: Sequence[Command], document: Document, ts: float, began: float, file: str) -> Document | None:
-    """Return an object as the commands make it; None: it is deleted. `ts`: seconds since the epoch, of its event.
+    """Apply the commands to an object and return it; None if it is deleted. `ts`: its event's seconds since the epoch.
 
-    Raises: Refused: a field is to be set to several values.
+    Raises: Refused, if a field would be set to several values.
     """
     for command in commands:
         bound = _selected(command, document, ts, began)

@@ -1,4 +1,4 @@
-"""What was read and checked, kept until it is loaded: in memory as long as it is small, else in a nameless file."""
+"""Spool of checked objects until they are loaded: in memory while it is small, else in a nameless file."""
 
 import tempfile
 from collections.abc import Iterable
@@ -10,20 +10,20 @@ from lab.exchange.stream import Placed
 from services.api.wire import encode
 
 MEMORY_MAX = 64 << 20
-"""Bytes that are held in memory."""
+"""Largest number of bytes held in memory."""
 
 _DECODER = msgspec.json.Decoder(Placed)
 
 
 class Spool:
-    """Objects by number, in the order in which they were put. Close it, or use it in a `with`."""
+    """Objects by number, in the order in which they were added. Close it, or use it in a `with`."""
 
     def __init__(self, memory_max: int = MEMORY_MAX) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=memory_max, prefix="keplab-spool-")  # noqa: SIM115 (closed below)
         self._offsets = [0]
 
     def put(self, placed: Placed) -> int:
-        """Keep an object and return its number. Raises: OSError: the disk is full."""
+        """Keep an object and return its number. Raises: OSError, if the disk is full."""
         text = encode(placed)
         self._file.seek(self._offsets[-1])
         self._file.write(text)
@@ -31,12 +31,12 @@ class Spool:
         return len(self._offsets) - 2
 
     def put_all(self, objects: Iterable[Placed]) -> None:
-        """Keep all."""
+        """Keep all objects."""
         for each in objects:
             self.put(each)
 
     def get(self, number: int) -> Placed:
-        """Return the object of that number."""
+        """Return the object with that number."""
         first, end = self._offsets[number : number + 2]
         self._file.seek(first)
         return _DECODER.decode(self._file.read(end - first))
@@ -45,7 +45,7 @@ class Spool:
         return len(self._offsets) - 1
 
     def close(self) -> None:
-        """Give the space back."""
+        """Free the memory or disk space."""
         self._file.close()
 
     def __enter__(self) -> "Spool":

@@ -1,4 +1,4 @@
-"""What crosses between a format and a mesh: objects as they were, and what became of them, each with its place. Pure.
+"""Data between a format and a mesh: the objects of a snapshot and their changes, with their places. Pure.
 
 A `Stream` is read once, from its beginning to its end, so that it may be longer than the memory.
 Source: simulator 5.2, 11.
@@ -22,7 +22,7 @@ class Refused(ValueError):
 
 
 class Place(NamedTuple):
-    """Where a document stands: its file, its number, first line and column, each from 1; 0 where there is none."""
+    """Place of a document: its file, its number, first line and column, each from 1; 0 if it has none."""
 
     file: str
     number: int = 0
@@ -37,23 +37,23 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Placed:
-    """An object of a snapshot, and where it stands."""
+    """An object of a snapshot, and its place."""
 
     document: Document
     where: str = ""
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Name of the object for people."""
         return called(self.document)
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a client did, `at_s` seconds after the beginning.
+    """One change by a client, `at_s` seconds after the beginning.
 
-    `resource` is the wire name (`pods`, `deployments.apps`). `document`: the whole object for create and update, the
-    patch for patch, nothing for delete. `patch_type`: strategic, merge or json.
+    `resource` is the wire name (`pods`, `deployments.apps`). `document`: the whole object for create and update,
+    the patch for patch, None for delete. `patch_type`: strategic, merge or json.
     """
 
     at_s: float
@@ -67,12 +67,12 @@ class Change:
 
     @property
     def key(self) -> Key:
-        """`(namespace, name)`."""
+        """The object's `(namespace, name)`."""
         return Key(self.namespace, self.name)
 
     @property
     def is_new_node(self) -> bool:
-        """Whether it creates a Node: a machine comes."""
+        """Whether the change creates a Node: a machine is added."""
         return self.resource == "nodes" and self.method == "create"
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a stream comes from: its format, and when its recording began, epoch seconds, where it says so."""
+    """Origin of a stream: its format, and its start in epoch seconds, None if the file does not say it."""
 
     format: str
     started_wall_s: float | None = None
@@ -89,7 +89,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Runtime:
-    """How long the k-th pods of an owner run: pod `k mod len(lives)` of that owner and template lives as `lives` says.
+    """Run times of an owner's pods: the k-th pod of that owner and template has life `k mod len(lives)`.
 
     `owner`: `(kind with group, namespace, name)`. `template`: which of its templates, "" for any. A life is
     `(start, end)` in seconds after the beginning; `end` None: it has none.
@@ -102,9 +102,9 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Stream:
-    """A snapshot, then what became of it. `objects` are read before `changes`, which come in the order of their times.
+    """A snapshot and its changes. Read `objects` before `changes`, which come in the order of their times.
 
-    `runtimes`: of traces that say how long pods ran. `notes`: what the reader left out, by what, counted; complete when
+    `runtimes`: for traces that say how long pods ran. `notes`: counts of what the reader left out; complete when
     both iterators have ended.
     """
 
@@ -116,7 +116,7 @@ class Stream:
 
 
 def called(document: Mapping[str, Any]) -> str:
-    """Return `Kind namespace/name` of a document, as far as it says so."""
+    """Return `Kind namespace/name` of a document, as far as it has them."""
     metadata = metadata_of(dict(document))
     kind = document.get("kind")
     key = Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or metadata.get("generateName") or ""))
@@ -124,13 +124,13 @@ def called(document: Mapping[str, Any]) -> str:
 
 
 def kind_of(resource: str) -> str:
-    """Return the kind of a wire name; a guess by its plural, when it is not built in."""
+    """Return the kind of a wire name; guess it from the plural if it is not built in."""
     found = resources().get(resource)
     return found.kind if found is not None else resource.partition(".")[0].removesuffix("s").capitalize()
 
 
 def api_version_of(resource: str) -> str:
-    """Return the apiVersion of a wire name; version 1 of its group, when it is not built in."""
+    """Return the apiVersion of a wire name; v1 of its group if it is not built in."""
     found = resources().get(resource)
     group = resource.partition(".")[2]
     return found.api_version if found is not None else f"{group}/v1" if group else "v1"

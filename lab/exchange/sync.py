@@ -1,8 +1,9 @@
-"""A cluster's changes copied into a mesh as they come; which pods go where is left to the mesh's own scheduler.
+"""Copy a cluster's changes into a mesh as they come; the mesh's own scheduler decides where pods go.
 
-Objects are added, updated and deleted as there, but a pod that has its node there is not updated: here it is decided
-anew. Of the cluster nothing but lists and watches is asked, a kind at a time in each. Source: simulator 4.2;
-kubernetes-sigs/kube-scheduler-simulator, `simulator/syncer/syncer.go`, `simulator/resourceapplier/resource.go`.
+Objects are added, updated and deleted as in the cluster, but a pod that has a node there is not updated: the
+mesh decides about it anew. The cluster is asked only for lists and watches, one kind in each. Source: simulator
+4.2; kubernetes-sigs/kube-scheduler-simulator, `simulator/syncer/syncer.go`,
+`simulator/resourceapplier/resource.go`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ KINDS: Final = (
     VOLUMES,
     PODS,
 )
-"""In the order in which they are copied."""
+"""Kinds in the order in which they are copied."""
 OWNERS: Final = (
     "deployments.apps",
     "replicasets.apps",
@@ -41,7 +42,7 @@ OWNERS: Final = (
     "cronjobs.batch",
     "jobs.batch",
 )
-"""What `keep_owners` copies before the pods."""
+"""Kinds that `keep_owners` copies before the pods."""
 NEVER: Final = frozenset(("leases.coordination.k8s.io", "events", "events.events.k8s.io"))
 AGAIN_S: Final = 1.0
 _GIVEN: Final = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
@@ -68,12 +69,12 @@ class Watched(Protocol):
 
 
 class VersionForgotten(Exception):
-    """The version from which a watch was wanted is forgotten: list anew."""
+    """The requested start version of a watch is no longer available: list anew."""
 
 
 @dataclass
 class Synced:
-    """What was copied. `left_out`: why something was not, counted; `failures`: a line for each that was refused."""
+    """Result of the copying. `left_out`: counts by reason; `failures`: one line for each refused object."""
 
     created: int = 0
     updated: int = 0
@@ -83,9 +84,10 @@ class Synced:
 
 
 class Sync:
-    """Copies one cluster into one mesh.
+    """Copier of one cluster into one mesh.
 
-    `is_wanted`: which objects are meant. `forgotten`: what the cluster's watch raises where its version is too old.
+    `is_wanted`: filter of objects. `forgotten`: the exception that the cluster's watch raises if its version is too
+    old.
     """
 
     def __init__(
@@ -108,7 +110,7 @@ class Sync:
         self.synced = Synced()
 
     async def run(self, kinds: Sequence[Resource]) -> None:
-        """Copy what is there, kind by kind, then follow all kinds until cancelled. Raises: Refused, ApiError."""
+        """Copy the existing objects, kind by kind, then follow all kinds until cancelled. Raises: Refused, ApiError."""
         versions = {kind.name: await self.copy(kind) for kind in kinds}
         self._notify(f"{self.synced.created} created, {self.synced.updated} updated; following changes")
         async with asyncio.TaskGroup() as group:
@@ -116,7 +118,7 @@ class Sync:
                 group.create_task(self._follow(kind, versions[kind.name]))
 
     async def copy(self, kind: Resource) -> str:
-        """Copy a kind as it is, delete what is gone since the last copy, and return the version to watch from."""
+        """Copy all objects of a kind, delete those gone since the last copy, and return the version to watch from."""
         version, seen = "", set()
         async for page, at in self._cluster.list(kind, selector=self._selector):
             version = version or at
@@ -259,7 +261,7 @@ def _bare(document: Document) -> Document:
 
 
 def difference(old: Document, new: Document) -> Document:
-    """Return the merge patch (RFC 7396) that makes the one of the other."""
+    """Return the merge patch (RFC 7396) that turns `old` into `new`."""
     patch: Document = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)

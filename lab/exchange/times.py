@@ -1,4 +1,4 @@
-"""Moments that are written relative to the beginning of a recording: `$(time-offset-nanosecond N)`. Pure.
+"""Times written relative to the beginning of a recording: `$(time-offset-nanosecond N)`. Pure.
 
 Source: simulator 5.2; kubernetes-sigs/kwok, `pkg/kwokctl/recording/time.go`.
 """
@@ -14,7 +14,7 @@ NANOSECOND = 1_000_000_000
 
 
 def nanoseconds_of(text: str) -> int:
-    """Return nanoseconds since the epoch of an RFC 3339 moment, all nine digits of it. Raises: ValueError."""
+    """Return an RFC 3339 time in nanoseconds since the epoch, with all nine digits. Raises: ValueError."""
     fraction = _FRACTION.search(text)
     digits = fraction[1] if fraction else ""
     whole = round(parse_time(_FRACTION.sub("", text, count=1)))
@@ -22,7 +22,7 @@ def nanoseconds_of(text: str) -> int:
 
 
 def to_offsets(text: bytes, began_ns: int) -> bytes:
-    """Return the text with every moment in it written relative to the beginning, nanoseconds since the epoch."""
+    """Return the text with every time relative to the beginning, `began_ns` nanoseconds since the epoch."""
 
     def offset(found: re.Match[bytes]) -> bytes:
         try:
@@ -35,7 +35,7 @@ def to_offsets(text: bytes, began_ns: int) -> bytes:
 
 
 def to_moments(text: bytes, began_ns: int) -> bytes:
-    """Return the text with every offset in it as a moment in UTC with microseconds, counted from this beginning."""
+    """Return the text with every offset as a time in UTC with microseconds, counted from this beginning."""
 
     def moment(found: re.Match[bytes]) -> bytes:
         second, us = divmod((began_ns + int(found[1])) // 1000, 1_000_000)
@@ -48,5 +48,5 @@ def to_moments(text: bytes, began_ns: int) -> bytes:
 
 
 def has_offsets(text: bytes) -> bool:
-    """Whether the text has a moment that is written relative to a beginning."""
+    """Return whether the text has a time that is relative to a beginning."""
     return _OFFSET.search(text) is not None

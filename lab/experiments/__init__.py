@@ -1,1 +1,3 @@
-"""One scenario, several arms, the same seeds: what differs, pod by pod, and a page that shows it."""
+"""Comparison of several arms of one scenario with the same seeds: differences pod by pod, and a page that
+shows them.
+"""

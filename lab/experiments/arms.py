@@ -1,4 +1,4 @@
-"""The arms of a comparison: names with switches, as the command line writes them. Pure."""
+"""The arms of a comparison: names with switches, in the syntax of the command line. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from services.api.switches import SwitchError, Switches, Value, find
 
 @dataclass(frozen=True)
 class Arm:
-    """One alternative. An arm without switches is the scenario as it stands (an A/A comparison has two)."""
+    """One alternative. An arm without switches is the unchanged scenario (an A/A comparison has two)."""
 
     name: str
     switches: Mapping[str, Value]
@@ -25,7 +25,7 @@ class Arm:
 
 
 def parse_arm(text: str) -> Arm:
-    """Read `NAME` or `NAME:SWITCH=VALUE[,SWITCH=VALUE]`. Raises: SwitchError naming the arm and what was wrong."""
+    """Parse `NAME` or `NAME:SWITCH=VALUE[,SWITCH=VALUE]`. Raises: SwitchError naming the arm and the error."""
     name, _, rest = text.partition(":")
     if not name or not name.replace("-", "").replace("_", "").isalnum():
         raise SwitchError(f"arm {text!r}: want NAME:SWITCH=VALUE[,SWITCH=VALUE]")
@@ -46,7 +46,7 @@ def parse_arm(text: str) -> Arm:
 
 
 def parse_arms(texts: Sequence[str]) -> tuple[Arm, ...]:
-    """Read several arms with different names. Raises: SwitchError."""
+    """Parse several arms, which must have different names. Raises: SwitchError."""
     arms = tuple(parse_arm(text) for text in texts)
     names = [arm.name for arm in arms]
     for name in names:

@@ -1,4 +1,4 @@
-"""Round numbers for axes: counts, and moments from milliseconds to hours. Pure."""
+"""Round numbers for axes: counts, and times from milliseconds to hours. Pure."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ TICKS_MAX: Final = 6
 
 
 def ticks(top: float) -> list[float]:
-    """Return two to five round numbers from 0 up to `top`; steps are whole."""
+    """Return two to five round numbers from 0 up to `top`; steps are whole numbers."""
     step = 10 ** max(0, len(str(int(top))) - 1)
     while top / step > 5:
         step *= 2
@@ -23,7 +23,7 @@ def ticks(top: float) -> list[float]:
 
 
 def time_ticks(end_s: float) -> list[tuple[float, str]]:
-    """Return moments from 0 up to `end_s` and their names, at most `TICKS_MAX` after the 0, all of one unit."""
+    """Return times from 0 up to `end_s` with their labels, at most `TICKS_MAX` after the 0, all in one unit."""
     step = next((each for each in _STEPS_S if end_s / each <= TICKS_MAX), _STEPS_S[-1])
     size, unit = next((size or 1e-6, unit) for size, unit in _UNITS if step >= size)
     count = int(end_s / step + 1e-9)

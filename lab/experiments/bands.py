@@ -1,4 +1,4 @@
-"""Pods by phase over time, over seeds: at each moment the median, the quartiles and the ends. Pure."""
+"""Pods by phase over time, aggregated over seeds: median, quartiles, least and greatest at each moment. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from lab.scenarios.measures.phases import Sample
 POINTS: Final = 200
 PHASES: Final = ("pending", "running", "failed", "succeeded")
 Row = tuple[float, float, float, float, float]
-"""When, and how many pods were in each of `PHASES` from then on."""
+"""Time in seconds, and the number of pods in each of `PHASES` from then on."""
 
 
 class Band(msgspec.Struct, frozen=True):
-    """One phase: how many pods were in it at each moment, over seeds."""
+    """Number of pods in one phase at each moment, over seeds."""
 
     phase: str
     low: list[float]
@@ -27,20 +27,20 @@ class Band(msgspec.Struct, frozen=True):
 
 
 class Bands(msgspec.Struct, frozen=True):
-    """The phases of one arm. `at_s`: the moments, seconds since the run began, the same for all bands."""
+    """The phases of one arm. `at_s`: the moments in seconds since the run began, the same for all bands."""
 
     at_s: list[float]
     phases: list[Band]
 
 
 def rows_of(samples: Sequence[Sample]) -> list[Row]:
-    """Return pods by phase over time, as plots draw them."""
+    """Return the pods by phase over time as rows for plots, thinned."""
     counts = ((s.at_s, s.pending, s.running, s.failed, s.succeeded) for s in samples)
     return thinned([(round(at_s, 6), float(p), float(r), float(f), float(c)) for at_s, p, r, f, c in counts])
 
 
 def thinned(rows: Sequence[Row], most: int = 4 * POINTS) -> list[Row]:
-    """Return at most so many rows, the last of each stretch of time, and the first and the last of all."""
+    """Return at most `most` rows: the first, and the last of each interval of time."""
     if len(rows) <= most:
         return list(rows)
     grain_s = rows[-1][0] / (most - 2)
@@ -49,8 +49,11 @@ def thinned(rows: Sequence[Row], most: int = 4 * POINTS) -> list[Row]:
 
 
 def bands_of(runs: Sequence[Sequence[Row]]) -> Bands:
-    """Return the bands of several runs. Counts are steps: each holds until the next. A run that has ended says nothing
-    of later moments, so the quantiles are of those that still go on."""
+    """Return the bands of several runs.
+
+    Counts are steps: each holds until the next. A run that has ended contributes nothing to later moments, so
+    the quantiles are over the runs that still go on.
+    """
     runs = [run for run in runs if run]
     end_s = max((run[-1][0] for run in runs), default=0.0)
     at_s = [float(at) for at in np.linspace(0.0, end_s, POINTS)] if end_s else [0.0]

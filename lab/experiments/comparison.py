@@ -1,4 +1,4 @@
-"""Make the document of a comparison of its runs. Pure."""
+"""Build the document of a comparison from its runs. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,8 +30,9 @@ def comparison_of(
     recordings: str = "",
     stated: Sequence[register.Measure] = (),
 ) -> Comparison:
-    """Return the document of these runs. `arms`: names with switches; `planned`: how many runs there were to be;
-    `stated`: the measures that the scenario states."""
+    """Return the document of these runs. `arms`: names with switches; `planned`: number of planned runs;
+    `stated`: the measures that the scenario states.
+    """
     of_arms: dict[str, list[ArmRun]] = {name: [] for name, _ in arms}
     for run in sorted(runs, key=lambda each: each.run.seed):
         of_arms[run.arm].append(run)
@@ -94,7 +95,7 @@ def _pairs(of_arms: Mapping[str, Sequence[ArmRun]]) -> list[tuple[int, str, Mapp
 
 
 def measured(arms: Sequence[ArmRuns], stated: Sequence[register.Measure] = ()) -> list[Measure]:
-    """Return every measure that a run has, in the order of tables."""
+    """Return every measure that occurs in a run, in the order of tables."""
     names = in_order(name for arm in arms for run in arm.runs for name in run.measures)
     return [_measure(described(name, stated), arms) for name in names]
 

@@ -1,4 +1,4 @@
-"""One comparison as it was asked for: arms, seeds, what it runs on; its runs, and the command that repeats it."""
+"""A requested comparison: its arms, seeds and mode; the runs it consists of, and the command that repeats it."""
 
 import hashlib
 import shlex
@@ -19,11 +19,11 @@ from services.api.switches import REGISTER, Switches
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """One comparison.
+    """One requested comparison.
 
-    `called`: the file as the command names it that repeats this; `shared`: the switches of all arms; `of_arms`: all
-    switches of each; `seed`: the first of `seeds`; `access`: the mesh that runs already; `recording`: the folder for
-    recordings of the runs.
+    `called`: name of the file in the command that repeats the comparison; `shared`: the switches of all arms;
+    `of_arms`: all switches of each arm; `seed`: the first of `seeds` seeds; `access`: a mesh that already
+    runs; `recording`: the folder for recordings of the runs.
     """
 
     file: Path
@@ -40,24 +40,23 @@ class ComparisonRequest:
 
     @property
     def mode(self) -> str:
-        """What it runs on, as the document names it."""
+        """Mode as named in the document: `containers`, `processes` or `simulated`."""
         return "containers" if self.access is not None else "processes" if self.processes else "simulated"
 
     @property
     def is_alone(self) -> bool:
-        """Whether runs follow each other unless more workers are asked for: others would change what is measured."""
+        """Whether runs are sequential unless more workers are requested: concurrent runs would distort the figures."""
         return self.processes or self.access is not None
 
     @property
     def mesh(self) -> str:
-        """Which mesh it is that runs already, and its own switches; nothing where each run has its own."""
+        """The mesh that already runs, with its own switches; empty when each run has its own mesh."""
         if self.access is None:
             return ""
         return f"{self.access.option.removeprefix('--')}, its own switches: {','.join(self.access.switches) or 'none'}"
 
     def jobs(self) -> list[ArmJob]:
-        """Return the runs. Those of a seed follow each other, so that what is there after an interrupt can be
-        compared."""
+        """Return the runs. Those of one seed are adjacent, so that the runs before an interrupt can be compared."""
         return [
             ArmJob(
                 str(self.file),
@@ -76,7 +75,7 @@ class ComparisonRequest:
         return str(self.recording / f"{recording_name(arm.name, seed)}{SUFFIX}") if self.recording is not None else ""
 
     def header(self) -> Header:
-        """Return what all of its runs have in common, as a record begins."""
+        """Return the header of a record: what all of its runs have in common."""
         return Header(
             scenario=self.scenario.name,
             inputs=self.inputs,
@@ -89,7 +88,7 @@ class ComparisonRequest:
 
     @cached_property
     def inputs(self) -> dict[str, str]:
-        """The SHA-256 of the scenario's file and of each file beside it that one of its words names."""
+        """SHA-256 of the scenario's file and of each file beside it that the scenario names, by file name."""
         path = Path(self.scenario.path)
         content = path.read_bytes()
         digests = {path.name: hashlib.sha256(content).hexdigest()}
@@ -103,7 +102,7 @@ class ComparisonRequest:
         return digests
 
     def command(self) -> str:
-        """Return the command that repeats it."""
+        """Return the command line that repeats the comparison."""
         words = ["keplab", "compare", self.called]
         for arm in self.arms:
             words += ["--arm", arm.text]

@@ -1,7 +1,8 @@
-"""The decisions of a run as a count and a digest, by which many runs are compared at once. Pure.
+"""The decisions of a run as a count and a digest, with which many runs are compared at once. Pure.
 
-Decisions are read as `keplab diff` reads them: objects by role, times left out. So two arms that decide alike have one
-digest, although their event logs differ in the switches that each process writes into its first line.
+Decisions are those of `keplab diff`: objects by role, without times. So two arms with the same decisions
+have the same digest, although their event logs differ in the switches that each process writes into its
+first line.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from services.telemetry.eventlog import Line
 
 
 class DecisionsDigest:
-    """Counts decisions and digests them in their order; `take` is shown each line of the event log."""
+    """Count and digest of decisions in their order; `take` must get each line of the event log."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -19,12 +20,12 @@ class DecisionsDigest:
         self._digest = hashlib.sha256()
 
     def take(self, line: Line) -> None:
-        """Count a line that is a decision."""
+        """Count and digest the line, if it is a decision."""
         if (found := self._decisions.of(line)) is not None:
             self.count += 1
             self._digest.update("\t".join((found.role, *found.what)).encode() + b"\n")
 
     @property
     def digest(self) -> str:
-        """The digest of what was taken."""
+        """SHA-256 of the decisions so far, in hexadecimal."""
         return self._digest.hexdigest()

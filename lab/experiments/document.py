@@ -1,7 +1,7 @@
-"""The document of a comparison: everything that a reader may ask, from which every view is made. Pure.
+"""The document of a comparison, which contains everything that a view shows. Pure.
 
-The page, markdown, CSV and the table of a terminal are functions of it alone, so a document that was kept gives each of
-them again; recordings that the page may hold beside it stay files of their own.
+The page, markdown, CSV and the table of a terminal are functions of it alone, so each can be made again
+from a saved document. Recordings that the page may embed remain separate files.
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,17 @@ SCHEMA_VERSION: Final = 1
 
 
 class DocumentError(ValueError):
-    """A file that is no document of a comparison; the message says which, and why."""
+    """A file that is not a document of a comparison; the message names it and the reason."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run.
+    """One run of one arm.
 
-    `measure_errors`: why a measure that the scenario states has no value. `violations`: how many; `problems`: the first
-    of them, and processes that ended by themselves. `error`: why it did not come to its end, for example a step that
-    failed: then its measures count nowhere. `pods`, `decisions`: how many there were; the digests are of the event log
-    and of the decisions."""
+    `measure_errors`: why a measure that the scenario states has no value. `violations`: their number;
+    `problems`: the first of them, and processes that exited by themselves. `error`: why the run did not
+    finish, for example a failed step; its measures then count nowhere. `pods`, `decisions`: their number; the
+    digests are of the event log and of the decisions.
+    """
 
     seed: int
     digest: str = ""
@@ -45,8 +46,9 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class ArmRun(msgspec.Struct, frozen=True):
-    """What a record keeps of a run: also each pod's fate, by role, and pods by phase. `is_mistake`: the scenario itself
-    is wrong, so no other run of it can do better."""
+    """A run as kept in a record, with each pod's fate by role and pods by phase over time. `is_mistake`: the
+    scenario itself is wrong, so that every run of it would fail.
+    """
 
     arm: str
     run: Run
@@ -65,9 +67,13 @@ class ArmRuns(msgspec.Struct, frozen=True):
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """A measure in all arms. `state`: `differs`, `small` (in no seed by as much as matters), `equal` (in every seed the
-    same in all arms) or `empty` (no run has a value). `arms`: in their order; `differences`: of each arm but the
-    first. `relevant`: the least difference that matters, in its unit; `is_stated`: by the scenario."""
+    """A measure in all arms.
+
+    `state`: `differs`; `small` (in no seed by as much as matters); `equal` (the same in all arms for every
+    seed); or `empty` (no run has a value). `arms`: spreads in the order of the arms; `differences`: one for
+    each arm but the first. `relevant`: the least difference that matters, in the measure's unit; `is_stated`:
+    the scenario states it.
+    """
 
     name: str
     label: str
@@ -81,7 +87,9 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 class SwitchRow(msgspec.Struct, frozen=True):
-    """A switch that is not at its default in some arm. `values`: in the order of the arms; `differs`: between them."""
+    """A switch that is not at its default in some arm. `values`: in the order of the arms; `differs`: whether
+    arms differ in it.
+    """
 
     name: str
     default: str
@@ -91,7 +99,7 @@ class SwitchRow(msgspec.Struct, frozen=True):
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """Where the figures come from: what must be the same to get them again, and what they were taken on."""
+    """Origin of the figures: the inputs needed to reproduce them, and the machine they were measured on."""
 
     command: str
     scenario_path: str
@@ -107,15 +115,15 @@ class Provenance(msgspec.Struct, frozen=True):
     wall_s: float
     load_1min: float | None = None
     inputs: dict[str, str] = {}
-    """Files beside the scenario that it reads, with their SHA-256."""
+    """SHA-256 of each file beside the scenario that it reads, by name."""
     set: list[str] = []
     """Switches that the command set for all arms."""
     mesh: str = ""
-    """The mesh that ran already, as the option names it, and its own switches; empty: each run had its own mesh."""
+    """The mesh that already ran, as the option names it, with its own switches; empty: each run had its own mesh."""
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The whole document; the keys `arms`, `differences` and `report` are those that scripts read."""
+    """The whole document; scripts read the keys `arms`, `differences` and `report`."""
 
     schema: str
     schema_version: int
@@ -137,14 +145,17 @@ class Comparison(msgspec.Struct, frozen=True):
     report: str
     provenance: Provenance
     recordings: str = ""
-    """The folder with a recording of each run, called as `recording_name` says; empty: none was made."""
+    """Folder with a recording of each run, named by `recording_name`; empty: no recordings."""
     why_not_judged: str = ""
-    """Why no difference is called clear, better or worse; empty: it may be."""
+    """Reason why no difference is called clear, better or worse; empty: differences are judged."""
 
     @property
     def passed(self) -> bool:
-        """Whether all runs came to their end and broke no invariant, and equal arms were equal. Expectations belong to
-        the arm that the scenario was written for."""
+        """Whether all runs finished without a violation of an invariant, and arms with equal switches gave equal
+        results.
+
+        Expectations do not count: they apply to the arm that the scenario was written for.
+        """
         runs = (run for arm in self.arms for run in arm.runs)
         return all(run.violations == 0 and not run.error for run in runs) and not self.is_undeterministic
 
@@ -155,22 +166,22 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def has_same_switches(self) -> bool:
-        """Whether all arms come to the same switches, so that what differs is scatter."""
+        """Whether all arms resolve to the same switches, so that differences are only scatter."""
         return self.is_same or (len(self.arms) > 1 and not any(row.differs for row in self.switches))
 
     def is_clear(self, measure: Measure, found: Paired) -> bool:
-        """Whether a difference has a direction, is large enough to matter, and may be judged at all."""
+        """Return whether a difference has a direction, is large enough to matter, and may be judged at all."""
         matters = found.median is not None and abs(found.median) >= measure.relevant
         return not self.why_not_judged and matters and found.is_clear
 
     @property
     def is_simulated(self) -> bool:
-        """Whether it ran in virtual time."""
+        """Whether the runs were in virtual time."""
         return self.mode == "simulated"
 
     @property
     def mode_text(self) -> str:
-        """What it ran on, in words."""
+        """Mode of the runs, in words."""
         texts = {"simulated": "simulated in virtual time", "containers": "a running mesh, real processes over gRPC"}
         return texts.get(self.mode, "real processes over gRPC")
 
@@ -181,7 +192,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def is_equal(self) -> bool:
-        """Whether the arms do not differ, in any measure, decision or pod."""
+        """Whether the arms are equal in every measure, decision and pod."""
         has_equal_decisions = all(
             len({run.decisions_digest for run in runs}) < 2 for runs in zip(*self.common_runs, strict=True)
         )
@@ -190,15 +201,17 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def common_runs(self) -> list[list[Run]]:
-        """The runs of each arm, of the seeds with which every arm came to its end."""
+        """The runs of each arm, for the seeds with which every arm finished."""
         return _common(self.arms)
 
     def differing(self) -> list[Measure]:
-        """Return the measures that differ between arms by what matters; of a single arm, all that have a value."""
+        """Return the measures that differ between arms by as much as matters; for a single arm, all that have a
+        value.
+        """
         return [m for m in self.measures if m.state == "differs" or (len(self.arms) == 1 and m.state != "empty")]
 
     def tabled(self) -> list[Measure]:
-        """Return what a table has: what the scenario states, equal or not, then what differs."""
+        """Return the measures of a table: those that the scenario states, equal or not, then those that differ."""
         differing = {each.name for each in self.differing()}
         stated = [each for each in self.measures if each.is_stated and each.state != "empty"]
         return [*stated, *(each for each in self.measures if each.name in differing and not each.is_stated)]
@@ -211,7 +224,7 @@ def _common(arms: Sequence[ArmRuns]) -> list[list[Run]]:
 
 
 def recording_name(arm: str, seed: int) -> str:
-    """Return what the recording of a run is called, without its ending."""
+    """Return the file name of a run's recording, without its suffix."""
     return f"{arm}-{seed}"
 
 
@@ -222,7 +235,7 @@ def document_of(made: Comparison) -> dict[str, Any]:
 
 
 def read_document(text: bytes, name: str) -> Comparison:
-    """Return a comparison that was kept. Raises: DocumentError naming the file and what was wrong."""
+    """Parse a saved comparison. Raises: DocumentError naming the file and the error."""
     try:
         head = msgspec.json.decode(text, type=_Head)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Run one arm with one seed, in this interpreter or in a worker, and keep what a comparison needs of it."""
+"""Run one arm with one seed, in this interpreter or in a worker, and keep what a comparison needs of the result."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ PROBLEMS_MAX = 3
 
 @dataclass(frozen=True)
 class ArmJob:
-    """One run: the scenario's file, the arm's name, what is set besides the scenario's own switches, and the seed."""
+    """One run: the scenario's file, the arm's name, the switches set besides the scenario's own, and the seed."""
 
     scenario: str
     arm: str
@@ -33,18 +33,18 @@ class ArmJob:
     seed: int
     is_simulated: bool = True
     access: Access | None = None
-    """To a mesh that runs already; it has one run at a time, in this process."""
+    """Access to a mesh that already runs; such a mesh has one run at a time, in this process."""
     recording: str = ""
-    """Where all of the run is recorded, "" for nowhere; nothing of a mesh that runs already."""
+    """Path of the recording of the whole run; empty for none. A run on a mesh that already runs is not recorded."""
 
 
 def run_arm(job: ArmJob) -> ArmRun:
-    """Run it. What a run cannot survive is its error and ends no other run."""
+    """Run one job. An error that ends the run is stored in the result and ends no other run."""
     return run_arm_showing(job, None)
 
 
 def run_arm_showing(job: ArmJob, progress: Progress | None) -> ArmRun:
-    """Run it, and report how it goes."""
+    """Run one job, and report its progress."""
     decisions = DecisionsDigest()
     run: Callable[..., RunResult] = simulate if job.is_simulated else partial(run_as_processes, arm=job.arm)
     try:
@@ -83,7 +83,7 @@ def _recorder(job: ArmJob, scenario: Scenario) -> Iterator[RunRecorder | None]:
 
 
 def arm_run(arm: str, result: RunResult, decisions: DecisionsDigest) -> ArmRun:
-    """Return what a comparison keeps of a run's result."""
+    """Return the part of a run's result that a comparison keeps."""
     broken = [
         f"{v.invariant} at {v.at:.3f} s: {', '.join(v.objects)}: {v.detail}" for v in result.violations[:PROBLEMS_MAX]
     ]

@@ -1,5 +1,6 @@
-"""What became of pods in two arms, pod by pod: matched by role (owner and order of creation), equal fates as one row.
-Pure."""
+"""Fates of pods in two arms, compared pod by pod. Pods are matched by role (owner and order of creation);
+equal fates form one row. Pure.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,25 +11,26 @@ import msgspec
 from lab.scenarios.measures.history import PodHistory
 
 DIFFERENCES_MAX: Final = 5000
-"""So many pods are kept one by one; groups count all."""
+"""Maximum number of differing pods that are kept one by one; groups count all."""
 NEVER: Final = "never created"
 
 
 class Fate(msgspec.Struct, frozen=True, array_like=True):
-    """What became of a pod, in words; `running_s`: seconds from its creation until it was Running, in a simulation."""
+    """Fate of a pod, in words. `running_s`: seconds from its creation until it was Running, in a simulation."""
 
     text: str
     running_s: float | None = None
 
     @property
     def whole(self) -> str:
-        """The words with the time."""
+        """Fate in words, with the time."""
         return self.text if self.running_s is None else f"{self.text}, Running after {self.running_s:.3f} s"
 
 
 class PodDifference(msgspec.Struct, frozen=True):
-    """A pod whose fate differs between the first arm (`arm_a`) and another one (`arm`, `arm_b`), for one seed. None: no
-    such pod."""
+    """A pod whose fate differs between the first arm (`arm_a`) and another one (`arm`, `arm_b`), for one seed.
+    None: the pod does not exist in that arm.
+    """
 
     seed: int
     pod: str
@@ -38,9 +40,11 @@ class PodDifference(msgspec.Struct, frozen=True):
 
 
 class FateGroup(msgspec.Struct, frozen=True):
-    """Pods that fared alike: `arm_a` in the first arm, `arm_b` in `arm`. `pods`: how many, over all seeds; `seeds`: in
-    how many seeds there is one; `example`: the first of them. Times do not make groups: both texts are equal where
-    pods differ in when they ran alone."""
+    """Pods with the same pair of fates: `arm_a` in the first arm, `arm_b` in `arm`.
+
+    `pods`: their number over all seeds; `seeds`: number of seeds with such a pod; `example`: the first pod.
+    Times do not separate groups: both texts are equal for pods that differ only in the time until Running.
+    """
 
     arm: str
     arm_a: str
@@ -51,7 +55,9 @@ class FateGroup(msgspec.Struct, frozen=True):
 
 
 def fate_of(pod: PodHistory, *, exact: bool) -> Fate:
-    """Return a pod's fate; its time only when `exact` (simulation): real processes never take the same time twice."""
+    """Return a pod's fate. Its time is included only with `exact` (simulation): times of real processes never
+    repeat.
+    """
     where = "→".join(pod.nodes)
     text = f"{pod.outcome} on {where}" if where else f"{pod.outcome}, on no node"
     if pod.unbinds:
@@ -62,13 +68,14 @@ def fate_of(pod: PodHistory, *, exact: bool) -> Fate:
 
 
 Fates = Mapping[str, Fate]
-"""By role."""
+"""Fates of pods by role."""
 
 
 def differences(pairs: Iterable[tuple[int, str, Fates, Fates]]) -> tuple[list[PodDifference], int, list[FateGroup]]:
-    """Return the pods that differ, `DIFFERENCES_MAX` at most, how many there are, and them in groups, largest first.
+    """Return the pods that differ (at most `DIFFERENCES_MAX`), their total number, and their groups, largest
+    first.
 
-    `pairs`: seed, arm, what became of the pods in the first arm, and in that one.
+    `pairs`: seed, arm, the pods' fates in the first arm, and those in `arm`.
     """
     found: list[PodDifference] = []
     pods: Counter[tuple[str, str, str]] = Counter()

@@ -1,6 +1,7 @@
-"""How measures are written: what the register says of them, in units and digits that can be read. Pure.
+"""Formatting of measures: their description in the register, with readable units and digits. Pure.
 
-What the register does not know is shown under its own name; its unit follows from how the name ends.
+A measure that is not in the register is shown under its own name; its unit follows from the ending of the
+name.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,8 +19,9 @@ _PLACES: Final = {each.name: place for place, each in enumerate(MEASURES)}
 
 
 def described(name: str, stated: Sequence[Measure] = ()) -> Measure:
-    """Return what a measure is; `stated`: those that the scenario states. One that is not known is described by its
-    name."""
+    """Return the description of a measure; `stated`: the measures that the scenario states. An unknown measure
+    is described by its name.
+    """
     if (known := find(name, stated)) is not None:
         return known
     for ending, unit in _UNITS_BY_ENDING.items():
@@ -29,20 +31,20 @@ def described(name: str, stated: Sequence[Measure] = ()) -> Measure:
 
 
 def label_of(measure: Measure) -> str:
-    """Return the name in tables, whose figures have the unit beside them."""
+    """Return the name of a measure for tables, where the figures carry the unit."""
     said, instead = _SAID_UNITS.get(measure.unit, ("", ""))
     return measure.meaning.removesuffix(said) + (instead if said and measure.meaning.endswith(said) else "")
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Return measures in the order of tables: those that their scenario states stand first, as it has them."""
+    """Return measures in the order of tables: those that their scenario states come first, in its order."""
     known = list(dict.fromkeys(names))
     own = [name for name in known if not is_registered(name)]
     return own + sorted((name for name in known if is_registered(name)), key=_place)
 
 
 def is_registered(name: str) -> bool:
-    """Whether it comes with keplab."""
+    """Return whether the measure is one of keplab's own."""
     return find(name) is not None
 
 
@@ -54,14 +56,14 @@ def _place(name: str) -> int:
 
 
 class Scale(NamedTuple):
-    """How the values of one row are written, so that they can be compared at a glance: one unit, one precision."""
+    """Format of the values of one row: one unit and one precision, so that they can be compared at a glance."""
 
     factor: float
     unit: str
     digits: int
 
     def number(self, value: float | None, *, signed: bool = False) -> str:
-        """Return the number alone; a dash of none."""
+        """Return the number without its unit; a dash for None."""
         if value is None:
             return NOTHING
         if value == 0:
@@ -86,8 +88,9 @@ class Scale(NamedTuple):
 
 
 def scale_of(unit: str, values: Iterable[float | None]) -> Scale:
-    """Return how to write these values: seconds as ms, s or min by the largest, whole numbers without a fraction,
-    others with about three digits that mean something."""
+    """Return the scale for these values: seconds as ms, s or min by the largest, whole numbers without a
+    fraction, others with about three significant digits.
+    """
     there = [value for value in values if value is not None]
     top = max(map(abs, there), default=0.0)
     factor, unit = 1.0, unit.removeprefix("1") if unit.startswith("1/") else unit

@@ -1,13 +1,15 @@
-"""The sentence on top of a comparison. Pure.
+"""The headline of a comparison: one or more sentences. Pure.
 
-The rule by which it is chosen: first what the scenario states, whether it differs or not, for that is its question.
-Where no measure, decision or pod differs, that is said, and what was compared. Else, unless one of the scenario's own
-differs *clearly* (`Comparison.is_clear`), the first measure that does is named, in the order of `RANKS`: what became of
-pods and Jobs, then how long they waited, then what it cost; then the order of tables. With it stand the medians, the
-difference within a seed with its interval, and in how many seeds it has that sign. Where measures differ and none does
-clearly, that is the sentence. Few runs of real processes, and arms with the same switches, are not judged: their
-figures stand without a direction. What limits all of it comes last: one seed shows no spread, fewer than `SEEDS_MIN`
-have no interval, many measures differ by chance, runs that did not end count nowhere."""
+It is chosen by this rule. First come the measures that the scenario states, whether they differ or not,
+for that is its question. If no measure, decision or pod differs, the headline says so, and what was
+compared. Otherwise, unless one of the scenario's own measures differs *clearly* (`Comparison.is_clear`),
+it names the first measure that does. The order is that of `RANKS`: the fate of pods and Jobs, then
+waiting times, then costs; then the order of tables. With the measure come the medians, the difference
+within a seed with its interval, and the number of seeds with that sign. If measures differ but none
+clearly, the headline says that. Few runs of real processes, and arms with the same switches, are not
+judged: their figures have no direction. Limitations come last: one seed shows no spread, fewer than
+`SEEDS_MIN` have no interval, many measures differ by chance, runs that did not finish count nowhere.
+"""
 
 from typing import Final
 
@@ -47,7 +49,7 @@ NONE_OF: Final = {
     "victims": "no pod was preempted",
     "unbinds": "no pod was unbound",
 }
-"""What it means when every run of an arm has 0."""
+"""Sentence for each measure when every run of an arm has 0."""
 ARMS_MAX: Final = 4
 STATED_MAX: Final = 3
 NUMBERS: Final = {3: "three", 4: "four", 5: "five", 6: "six"}
@@ -55,7 +57,7 @@ CHANCE: Final = 1.0 - LEVEL
 
 
 def headline(made: Comparison) -> str:
-    """Return the result, as sentences."""
+    """Return the headline, as sentences."""
     parts = [_interrupted(made), _result(made), *_limits(made)]
     return " ".join(part for part in parts if part)
 
@@ -179,7 +181,7 @@ def _unjudged(made: Comparison, differing: list[Measure], seeds: int) -> str:
 
 
 def ranked(measures: list[Measure]) -> list[Measure]:
-    """Return measures in the order in which a reader cares: the rule is the module's."""
+    """Return measures in the order of importance to a reader, by the module's rule."""
 
     def rank(measure: Measure) -> int:
         if measure.is_stated:

@@ -1,7 +1,7 @@
-"""A comparison as the page shows it: beside the document its figures and sentences, those of the other views. Pure.
+"""A comparison as data for the page: the document, with the figures and sentences of the other views. Pure.
 
-The page draws, sorts and folds; it words no figure itself, so that it, a terminal and a pull request cannot say
-different things.
+The page draws, sorts and folds; it formats no figure itself, so that it, a terminal and a pull request
+cannot differ.
 """
 
 from typing import Any, Final
@@ -33,7 +33,7 @@ NOTE_OF_SEEDS: Final = (
 
 
 class ScaleOf(msgspec.Struct, frozen=True):
-    """How the figures of a measure are written: times `factor`, with so many digits after the point, then the unit."""
+    """Format of a measure's figures: value times `factor`, number of digits after the point, and unit."""
 
     factor: float
     unit: str
@@ -41,9 +41,11 @@ class ScaleOf(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """How an arm differs from the first one. `text`: the median with its interval; `seeds`: in how many seeds it has
-    its sign; `judged`: better, worse or nothing; `is_clear`: it has a direction; `p`: of the sign test, empty without
-    one."""
+    """Difference of an arm from the first one.
+
+    `text`: the median with its interval; `seeds`: number of seeds with its sign; `judged`: better, worse or
+    empty; `is_clear`: whether it has a direction; `p`: of the sign test, empty without one.
+    """
 
     arm: str
     text: str
@@ -54,7 +56,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A measure: its median in each arm, and its differences."""
+    """A measure with its median in each arm, and its differences."""
 
     name: str
     scale: ScaleOf
@@ -63,11 +65,11 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class PageTexts(msgspec.Struct, frozen=True):
-    """What a page says beside the numbers.
+    """Texts of a page besides the numbers.
 
-    `rows`: in the order of the document's measures; `first`: names of those in the table, what a reader cares about
-    first; `folded`: what is left out of the table, in sentences; `pods`: how many fared differently; `problems`: what
-    went wrong in runs, `problems_left` of them are not here; `where`: names and texts.
+    `rows`: in the order of the document's measures; `first`: names of the measures in the table, the most
+    important first; `folded`: sentences on what the table leaves out; `pods`: number of pods with another
+    fate; `problems`: what went wrong in runs, of which `problems_left` are omitted; `where`: names and texts.
     """
 
     note: str
@@ -100,18 +102,18 @@ def shown(made: Comparison) -> PageTexts:
 
 
 def page_document(made: Comparison) -> dict[str, Any]:
-    """Return what the page is given: the document, and as `shown` what is said of it."""
+    """Return the data of the page: the document, with the sentences and figures under `shown`."""
     return {**document_of(made), "shown": msgspec.to_builtins(shown(made))}
 
 
 def note_text(made: Comparison) -> str:
-    """Return what was run, in a sentence."""
+    """Return one sentence on what was run."""
     seeds = counted(len(made.seeds), "seed")
     return f"Scenario {made.scenario}, {made.mode_text.removesuffix(' over gRPC')}, {seeds} an arm."
 
 
 def paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a scenario's comment, their lines joined: they were broken for another width."""
+    """Return the paragraphs of a scenario's comment, each joined into one line."""
     return [" ".join(each.split()) for each in text.split("\n\n") if each.strip()]
 
 

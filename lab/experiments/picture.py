@@ -1,4 +1,4 @@
-"""A comparison as one picture that stands by itself: the arms side by side on one scale. Pure."""
+"""A comparison as one self-contained picture: the arms side by side on one scale. Pure."""
 
 from html import escape
 
@@ -10,7 +10,7 @@ _COLUMNS, _GAP, _HEAD, _NAME = 2, 20, 44, 26
 
 
 def picture(made: Comparison, *, is_dark: bool = False) -> str:
-    """Return an SVG document, for light paper or dark."""
+    """Return an SVG document, for a light or dark background."""
     frame = Frame(made.arms)
     columns = min(_COLUMNS, max(1, len(made.arms)))
     rows = -(-len(made.arms) // columns)

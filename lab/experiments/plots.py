@@ -1,6 +1,6 @@
 """Pods by phase over time as SVG, for pictures: arms on one scale. Pure.
 
-The live page draws the same of the same bands (lab/ui/static/js/plots.js).
+The live page draws the same from the same bands (lab/ui/static/js/plots.js).
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 560, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 104, 10, 24
 SIGNS: Final = {"pending": "○", "running": "●", "failed": "✕", "succeeded": "✓"}
 DASHES: Final = {"pending": "2 3", "running": "", "failed": "7 3", "succeeded": "1 4"}
-"""What distinguishes phases beside their colours."""
+"""Dash patterns that distinguish phases in addition to their colours."""
 _LABEL_PX: Final = 13.0
 
 
@@ -27,15 +27,15 @@ class Frame:
         self.top = max((max(band.high) for _, band in bands), default=0.0) or 1.0
 
     def x(self, at_s: float) -> float:
-        """Return where a moment lies."""
+        """Return the x coordinate of a moment."""
         return _LEFT + (WIDTH - _LEFT - _RIGHT) * at_s / self.end_s
 
     def y(self, count: float) -> float:
-        """Return where a number of pods lies."""
+        """Return the y coordinate of a number of pods."""
         return HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * count / self.top
 
     def grid(self) -> list[str]:
-        """Return both axes with their rules."""
+        """Return both axes with their grid lines."""
         right, base = WIDTH - _RIGHT, HEIGHT - _BOTTOM
         parts = []
         for count in ticks(self.top):
@@ -50,8 +50,11 @@ class Frame:
 
 
 def drawing(arm: ArmRuns, frame: Frame) -> str:
-    """Return what is in one plot: for each phase the median over seeds, the band of the quartiles and that of all
-    seeds, and at the end its sign, name and number."""
+    """Return the content of one plot.
+
+    Each phase has its median over seeds, the band of the quartiles and that of all seeds, and at the end its
+    sign, name and number.
+    """
     at_s = arm.bands.at_s
     parts = frame.grid()
     for band in arm.bands.phases:

@@ -1,7 +1,7 @@
-"""The record of a comparison: what it is of, then a line for each run that came to its end. It goes on where it
-stopped.
+"""The record of a comparison: a header, then a line for each finished run. A comparison resumes from its
+record.
 
-A run is taken from a record only where everything that it follows from is the same: the arms with their switches, the
+A run is reused from a record only where all of its inputs are the same: the arms with their switches, the
 text of the scenario and of the files that it reads, the mode, and keplab's own code.
 """
 
@@ -19,12 +19,15 @@ VERSION: Final = 1
 
 
 class RecordError(ValueError):
-    """A record that cannot be used; the message names the file and the two values that disagree."""
+    """A record that cannot be used; the message names the file and the two conflicting values."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The first line of a record: what all of its runs have in common. `arms`: as `--arm` takes them; `set`: the
-    switches of all arms; `inputs`: SHA-256 of the scenario's file and of those it reads, by name."""
+    """First line of a record: what all of its runs have in common.
+
+    `arms`: in the syntax of `--arm`; `set`: the switches of all arms; `inputs`: SHA-256 of the scenario's
+    file and of those it reads, by name.
+    """
 
     scenario: str
     inputs: dict[str, str]
@@ -33,12 +36,12 @@ class Header(msgspec.Struct, frozen=True):
     mode: str
     revision: str
     mesh: str = ""
-    """The mesh that ran already, and its own switches; empty: each run had its own."""
+    """The mesh that already ran, with its own switches; empty: each run had its own."""
     schema: str = SCHEMA
     version: int = VERSION
 
     def disagreement(self, other: Self) -> str:
-        """Return the first thing in which the record `self` and the command `other` differ; nothing if none."""
+        """Return the first difference between the record `self` and the command `other`; empty if there is none."""
         if (self.schema, self.version) != (other.schema, other.version):
             return f"it has {self.schema} {self.version}, this keplab writes {other.schema} {other.version}"
         for what, mine, yours in (
@@ -71,7 +74,7 @@ class Record:
     """An open record. `known`: its runs by arm and seed."""
 
     def __init__(self, path: Path, header: Header) -> None:
-        """Open the file, or begin it. Raises: RecordError, OSError."""
+        """Open the file, or create it with the header. Raises: RecordError, OSError."""
         self.known: dict[tuple[str, int], ArmRun] = {}
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +112,7 @@ class Record:
             self.known[found.arm, found.run.seed] = found
 
     def add(self, made: ArmRun) -> None:
-        """Keep a run, unless it did not come to its end: that is tried again. Raises: OSError."""
+        """Append a finished run; an unfinished one is skipped, so that it runs again. Raises: OSError."""
         if not made.run.error:
             os.write(self._file, msgspec.json.encode(made) + b"\n")
 

@@ -1,4 +1,4 @@
-"""Which seed stands for all of a comparison, where the runs of one seed alone are shown. Pure."""
+"""Choice of the seed that represents a comparison where the runs of only one seed are shown. Pure."""
 
 from collections.abc import Collection
 
@@ -7,10 +7,10 @@ from lab.experiments.headline import ranked
 
 
 def representative(made: Comparison, seeds: Collection[int]) -> tuple[int, str] | None:
-    """Return one of these seeds and why it is that one; None where there is none in which every arm came to its end.
+    """Return one of these seeds and the reason for it; None if every one of them has an unfinished run.
 
-    It is the seed whose runs lie nearest to the medians of their arms, in the measure that the sentence on top names;
-    of several the lowest.
+    It is the seed whose runs are nearest to the medians of their arms, in the measure that the headline
+    names; the lowest of several.
     """
     common = [runs for runs in zip(*made.common_runs, strict=True) if runs[0].seed in seeds]
     candidates = sorted(runs[0].seed for runs in common)

@@ -1,7 +1,7 @@
-"""The page of runs: whether each passed, its figures, pods by phase, where it comes from. Pure.
+"""The page of runs: whether each passed, its figures, pods by phase, and its provenance. Pure.
 
-`runs_document` is what the page is given (lab/ui/static/js/runs.js draws it), `plain_runs` the same as HTML for
-where no script runs. A run is drawn as an arm with one seed.
+`runs_document` is the data of the page (lab/ui/static/js/runs.js draws it); `plain_runs` is the same as
+HTML for viewers without scripts. A run is drawn as an arm with one seed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,12 @@ ROWS_MAX: Final = 40
 
 
 class RunPage(NamedTuple):
-    """What a page shows. `document`: the element of `keplab run -o json`; `samples`: pods by phase over time; `fates`:
-    owner, fate, nodes, how many pods and the first of them; `where`: names and texts; `command`: what repeats it."""
+    """Content of a run's page.
+
+    `document`: the element of `keplab run -o json`; `samples`: pods by phase over time; `fates`: owner, fate,
+    nodes, number of pods and the first of them; `where`: names and texts; `command`: the command that repeats
+    the run.
+    """
 
     document: dict[str, Any]
     title: str = ""
@@ -34,7 +38,7 @@ class RunPage(NamedTuple):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One table of texts. `left`: how many rows are not in it."""
+    """A table of texts. `left`: number of rows that are omitted."""
 
     title: str
     heading: list[str]
@@ -43,7 +47,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """Pods by phase, as an arm of a comparison has them."""
+    """Pods by phase, in the shape of a comparison's arm."""
 
     name: str
     switches: list[str]
@@ -51,8 +55,11 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class ShownRun(msgspec.Struct, frozen=True):
-    """One run. `checks`: tables of what was expected and broken; `tables`: the others; `zeros`: measures that are 0;
-    `arm`: nothing where pods by phase are not known."""
+    """One run as the page shows it.
+
+    `checks`: tables of failed expectations and violated invariants; `tables`: the others; `zeros`: measures
+    that are 0; `arm`: None where pods by phase are not known.
+    """
 
     title: str
     result: str
@@ -67,14 +74,14 @@ class ShownRun(msgspec.Struct, frozen=True):
 
 
 def runs_document(runs: Sequence[RunPage]) -> dict[str, Any]:
-    """Return what the page is given of these runs."""
+    """Return the data of the page for these runs."""
     shown = [shown_run(run) for run in runs]
     title = shown[0].title if len(shown) == 1 else f"{counted(len(shown), 'run')}"
     return {"schema": SCHEMA, "title": title, "runs": msgspec.to_builtins(shown)}
 
 
 def shown_run(run: RunPage) -> ShownRun:
-    """Return what is said of a run."""
+    """Return one run as the page shows it."""
     document = run.document
     figures, zeros = _figures(document)
     switches = [list(text.partition("=")[::2]) for text in document.get("switches", ())]
@@ -104,7 +111,7 @@ def shown_run(run: RunPage) -> ShownRun:
 
 
 def plain_runs(runs: Sequence[RunPage]) -> str:
-    """Return the same as HTML without style and script."""
+    """Return the same content as HTML without style and script."""
     return "".join("".join(_plain(shown_run(run))) for run in runs)
 
 

@@ -1,6 +1,7 @@
-"""A comparison as HTML without style and script: what the page in one file holds for where no script runs. Pure.
+"""A comparison as HTML without style and script, embedded in the single-file page for viewers without
+scripts. Pure.
 
-Everything that came from a cluster is escaped.
+All text from a cluster is escaped.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ PROBLEMS_MAX = 40
 
 
 def plain(made: Comparison) -> str:
-    """Return the sentence on top, the tables and where they come from."""
+    """Return the headline, the tables and the provenance."""
     heading, rows = table(made)
     switches = switch_rows(made)
     pods = pods_lines(made)
@@ -35,12 +36,12 @@ def plain(made: Comparison) -> str:
 
 
 def list_html(lines: Sequence[str]) -> str:
-    """Return lines as a list; nothing of none."""
+    """Return lines as an HTML list; empty if there are none."""
     return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>" if lines else ""
 
 
 def table_html(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a heading and a table of texts."""
+    """Return a heading and a table of texts as HTML."""
     top = "".join(f"<th>{escape(name)}</th>" for name in heading)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<h2>{escape(title)}</h2><table><tr>{top}</tr>{body}</table>"

@@ -1,8 +1,10 @@
-"""What a measure is over seeds: its spread in one arm, and the difference between two arms, seed by seed. Pure.
+"""Statistics of a measure over seeds: its spread in one arm, and the difference between two arms, seed by
+seed. Pure.
 
-Arms share seeds, so a difference is taken within a seed and only then over seeds: what the seeds themselves do to a
-measure cancels. Differences are summed up by their median, with a percentile bootstrap interval over the seeds
-(Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13)."""
+Arms share seeds, so a difference is taken within a seed first and then over seeds: the effect of the seed
+itself cancels out. Differences are summarized by their median, with a percentile bootstrap interval over
+the seeds (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13).
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,13 +15,16 @@ import numpy as np
 
 LEVEL: Final = 0.95
 SEEDS_MIN: Final = 6
-"""Fewer seeds carry no interval of this level for a median: with 5, even all signs alike happen by chance in 2 · 0.5^5
-= 6 % of cases. Then the lowest and highest difference are all there is to say."""
+"""Least number of seeds for an interval of a median at this level.
+
+With 5, even equal signs in all seeds happen by chance in 2 · 0.5^5 = 6 % of cases. With fewer seeds, only
+the lowest and highest difference are reported.
+"""
 RESAMPLES: Final = 4999
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A measure in one arm. `seeds`: how many runs have a value; the rest is None of none."""
+    """A measure in one arm. `seeds`: number of runs with a value; if it is 0, the other fields are None."""
 
     seeds: int
     median: float | None = None
@@ -30,10 +35,10 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Paired(msgspec.Struct, frozen=True):
-    """The difference of an arm from the first one over the seeds in which both have a value.
+    """The difference of an arm from the first one, over the seeds in which both have a value.
 
-    `interval`: of the median, at `LEVEL`; None with fewer than `SEEDS_MIN` seeds. `higher`, `lower`, `equal`: in how
-    many seeds. `p`: of the two-sided sign test, None where no seed differs.
+    `interval`: of the median, at `LEVEL`; None with fewer than `SEEDS_MIN` seeds. `higher`, `lower`, `equal`:
+    numbers of seeds. `p`: of the two-sided sign test, None where no seed differs.
     """
 
     arm: str
@@ -49,12 +54,12 @@ class Paired(msgspec.Struct, frozen=True):
 
     @property
     def sign(self) -> int:
-        """1, -1, or 0: that of the median."""
+        """Sign of the median: 1, -1, or 0."""
         return 0 if not self.median else 1 if self.median > 0 else -1
 
     @property
     def holds_in(self) -> int:
-        """In how many seeds the difference has the sign of the median."""
+        """Number of seeds in which the difference has the sign of the median."""
         return (self.equal, self.higher, self.lower)[self.sign]
 
     @property
@@ -64,14 +69,14 @@ class Paired(msgspec.Struct, frozen=True):
 
     @property
     def is_clear(self) -> bool:
-        """Whether it has a direction: the interval leaves out zero; where there is none, all seeds have one sign."""
+        """Whether it has a direction: the interval excludes zero; without an interval, all seeds have one sign."""
         if self.interval is not None:
             return self.interval[0] > 0 or self.interval[1] < 0
         return self.sign != 0 and self.holds_in == self.seeds
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return the median, the quartiles (by linear interpolation) and the ends of what there is."""
+    """Return the median, the quartiles (by linear interpolation), the least and the greatest of the values."""
     if not values:
         return Spread(0)
     low, q25, median, q75, high = (float(q) for q in np.quantile(values, (0, 0.25, 0.5, 0.75, 1)))
@@ -79,7 +84,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def paired(arm: str, differences: Sequence[float]) -> Paired:
-    """Return what the differences of one arm from the first show, one for each seed."""
+    """Summarize the differences of one arm from the first; `differences` has one value per seed."""
     if not differences:
         return Paired(arm, 0)
     found = spread(differences)

@@ -1,14 +1,16 @@
-"""What all pictures share: the palette, and the style of an SVG that stands by itself. Pure.
+"""Style shared by all pictures: the palette, and the CSS of a self-contained SVG. Pure.
 
-The hues are Okabe and Ito's, two of them darkened, so that they stay apart for readers who do not see red or green;
-those of arms are after Paul Tol's muted scheme. Graphics have a contrast of 3:1 or more to their ground, texts 4.5:1;
-colour never stands alone, a sign or a dash says the same."""
+The hues are Okabe and Ito's, two of them darkened, so that they stay distinct for readers with red-green
+colour blindness; those of arms follow Paul Tol's muted scheme. Graphics have a contrast of 3:1 or more to
+their background, texts 4.5:1. Colour is never the only distinction: a sign or a dash pattern accompanies
+it.
+"""
 
 from typing import Final, NamedTuple
 
 
 class Colour(NamedTuple):
-    """One colour on light paper and on dark."""
+    """One colour, for a light background and for a dark one."""
 
     light: str
     dark: str
@@ -16,7 +18,7 @@ class Colour(NamedTuple):
 
 PAPER: Final = Colour("#fbfaf7", "#16191d")
 TEXTS: Final = {"ink": Colour("#1c2430", "#e7e5df"), "soft": Colour("#5f6672", "#9aa0a8")}
-"""What is read: 4.5:1."""
+"""Colours of text; contrast 4.5:1."""
 GRAPHICS: Final = {
     "pending": Colour("#a86500", "#e69f00"),
     "running": Colour("#0072b2", "#56b4e9"),
@@ -24,7 +26,7 @@ GRAPHICS: Final = {
     "succeeded": Colour("#6b7280", "#9aa0a8"),
     "unbound": Colour("#a3497d", "#cc79a7"),
 }
-"""What is seen: 3:1."""
+"""Colours of graphics; contrast 3:1."""
 COMPONENTS: Final = {
     "apiserver": Colour("#0072b2", "#56b4e9"),
     "scheduler": Colour("#a86500", "#e69f00"),
@@ -33,7 +35,7 @@ COMPONENTS: Final = {
     "claim-controller": Colour("#d55e00", "#d55e00"),
     "other": Colour("#6b7280", "#9aa0a8"),
 }
-"""The same, of who does something."""
+"""Colours of components; contrast 3:1."""
 ARMS: Final = (
     Colour("#332288", "#8a73e8"),
     Colour("#11806f", "#5fd0bd"),
@@ -42,9 +44,9 @@ ARMS: Final = (
     Colour("#7b4f2c", "#c9a27c"),
     Colour("#1c2430", "#ffffff"),
 )
-"""Those of a comparison's arms, in their order: none is a phase's, which stands beside them."""
+"""Colours of a comparison's arms, in their order; none is the colour of a phase, as both appear together."""
 LINE: Final = Colour("#d8d4c8", "#3a3f46")
-"""Rules between rows and behind plots: nothing is lost without them."""
+"""Colour of rules between rows and behind plots; they carry no information."""
 
 
 def variables(*, is_dark: bool) -> str:
@@ -55,8 +57,9 @@ def variables(*, is_dark: bool) -> str:
 
 
 def of_svg(more: str = "") -> str:
-    """Return the style of an SVG that stands by itself and follows the scheme that its viewer prefers. `more`: rules of
-    this picture alone."""
+    """Return the CSS of a self-contained SVG that follows the colour scheme its viewer prefers. `more`: rules of
+    this picture alone.
+    """
     return (
         f"svg {{ {variables(is_dark=False)} }}\n"
         f"@media (prefers-color-scheme: dark) {{ svg {{ {variables(is_dark=True)} }} }}\n"
@@ -66,5 +69,5 @@ def of_svg(more: str = "") -> str:
 
 
 def colour_of(component: str) -> str:
-    """Return the colour of a component, by its service's name, as CSS."""
+    """Return the colour of a component as CSS, by its service's name."""
     return f"var(--{component if component in COMPONENTS else 'other'})"

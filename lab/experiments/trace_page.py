@@ -1,7 +1,7 @@
 """The page of traces: where the time of pods went, from their spans. Pure.
 
-`traces_document` is what the page is given (lab/ui/static/js/pages/trace.js draws it), `plain_traces` the trace
-that it opens with as HTML for where no script runs.
+`traces_document` is the data of the page (lab/ui/static/js/pages/trace.js draws it); `plain_traces` is
+its first trace as HTML for viewers without scripts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,11 @@ PODS_MAX: Final = 200
 
 
 class TracePage(NamedTuple):
-    """What a page shows. `falls`: of pods with different names, the one that it opens with first; `left`: how many
-    pods are not in it; `where`: names and texts; `command`: what repeats it."""
+    """Content of a page of traces.
+
+    `falls`: waterfalls of pods with different names, the page opens with the first; `left`: number of pods
+    that are omitted; `where`: names and texts; `command`: the command that repeats the page.
+    """
 
     falls: Sequence[Waterfall]
     left: int = 0
@@ -30,8 +33,12 @@ class TracePage(NamedTuple):
 def traces_of(
     graph: SpanGraph, pattern: str, namespace: str = "", *, whole: bool = False
 ) -> tuple[list[Waterfall], int]:
-    """Return the waterfalls of the pods that a glob matches, that of `waterfall` first, and how many more pods there
-    are. Of pods that had one name after the other it is the last, but where the first one is the one shown."""
+    """Return the waterfalls of the pods that match a glob, that of `waterfall` first, and the number of omitted
+    pods.
+
+    Of several pods with one name it is the last, except that the first waterfall stays the one of
+    `waterfall`.
+    """
     first = waterfall(graph, pattern, namespace, whole=whole)
     if first is None:
         return [], 0
@@ -44,7 +51,7 @@ def traces_of(
 
 
 def traces_document(page: TracePage) -> dict[str, Any]:
-    """Return what the page is given beside the traces themselves (`documents`)."""
+    """Return the data of the page, without the traces themselves (`documents`)."""
     return {
         "schema": SCHEMA,
         "title": heading(page.falls[0]),
@@ -56,7 +63,7 @@ def traces_document(page: TracePage) -> dict[str, Any]:
 
 
 def documents(page: TracePage) -> dict[str, dict[str, object]]:
-    """Return the trace of each pod, by what the page asks for."""
+    """Return the trace of each pod, by the key with which the page requests it."""
     return {f"trace/{fall.pod.namespace}/{fall.pod.name}": drawn(fall) for fall in page.falls}
 
 
@@ -66,7 +73,7 @@ def plain_traces(page: TracePage) -> str:
 
 
 def heading(fall: Waterfall) -> str:
-    """Return which pod it is and how long it took, in a line."""
+    """Return one line with the pod and the time it took."""
     end = fall.phase or "not Running, last span"
     return f"pod {fall.pod.name}: {end} after {fall.total_ms:.3f} ms"
 

@@ -1,4 +1,4 @@
-"""A comparison as text: the table of a terminal, markdown for a pull request, CSV for a notebook. Pure."""
+"""A comparison as text: a table for a terminal, markdown for a pull request, CSV for a notebook. Pure."""
 
 import csv
 import io
@@ -19,14 +19,15 @@ APART: Final = "where they part"
 
 
 def scale_for(measure: Measure) -> Scale:
-    """Return how the values of a row are written."""
+    """Return the scale for the values of a measure's row."""
     values = [v for each in measure.arms for v in (each.low, each.median, each.high)]
     return scale_of(measure.unit, [*values, *(d.median for d in measure.differences)])
 
 
 def value_text(own: Spread, scale: Scale, runs: int) -> str:
-    """Return a measure in one arm: its median, its quartiles where they differ, and how many runs have a value if not
-    all have."""
+    """Return a measure in one arm as text: its median, its quartiles if they differ, and the number of runs with
+    a value if not all have one.
+    """
     if own.median is None or own.q25 is None or own.q75 is None:
         return NOTHING
     text = scale.text(own.median) + _range(scale.number(own.q25), scale.number(own.q75))
@@ -34,7 +35,7 @@ def value_text(own: Spread, scale: Scale, runs: int) -> str:
 
 
 def difference_text(found: Paired, scale: Scale) -> str:
-    """Return a difference: its median, and the interval, or the ends where there are too few seeds for one."""
+    """Return a difference as text: its median with the interval, or with its range where there are too few seeds."""
     if found.median is None or found.low is None or found.high is None:
         return NOTHING
     low, high = found.interval or (found.low, found.high)
@@ -48,7 +49,9 @@ def _range(low: str, high: str) -> str:
 
 
 def seeds_text(made: Comparison, measure: Measure, found: Paired) -> str:
-    """Return in how many seeds the difference has its sign, in words; without a difference, which arm has no value."""
+    """Return the number of seeds in which the difference has its sign, in words; without a difference, the arm
+    that has no value.
+    """
     if not found.seeds:
         pair = ((made.arms[0].name, measure.arms[0]), (found.arm, _own(made, measure, found)))
         return " and ".join(f"no value with {name}" for name, own in pair if not own.seeds) or "no common seed"
@@ -61,15 +64,17 @@ def _own(made: Comparison, measure: Measure, found: Paired) -> Spread:
 
 
 def judgement(made: Comparison, measure: Measure, found: Paired) -> str:
-    """Return `better` or `worse` where the measure has such a direction and the difference is clear, else nothing."""
+    """Return `better` or `worse` if the measure has a direction and the difference is clear; otherwise empty."""
     if not measure.better or not made.is_clear(measure, found):
         return ""
     return "better" if (found.sign > 0) == (measure.better == "higher") else "worse"
 
 
 def folded(made: Comparison, *, is_short: bool = False) -> list[str]:
-    """Return what is left out of tables: measures equal in all arms, and those without a value. `is_short`: those that
-    are 0, or nothing, without their names."""
+    """Return sentences on what tables leave out: measures equal in all arms, and those without a value.
+
+    `is_short`: measures that are 0 or have no value are not named.
+    """
     others_of = [m for m in made.measures if not m.is_stated] if len(made.arms) > 1 else []
     equal, small = ([m for m in others_of if m.state == state] for state in ("equal", "small"))
     zero = [m for m in equal if m.arms[0].low == m.arms[0].high == 0]
@@ -93,8 +98,11 @@ def folded(made: Comparison, *, is_short: bool = False) -> list[str]:
 
 
 def table(made: Comparison, measures: Sequence[Measure] | None = None) -> tuple[list[str], list[list[str]]]:
-    """Return the heading and the rows of what the scenario states and what differs, or of those `measures`: the arms as
-    columns, then a difference for each but the first."""
+    """Return the heading and the rows of a table: the arms as columns, then a difference for each arm but the
+    first.
+
+    `measures`: None for those that the scenario states and those that differ.
+    """
     heading = ["", *(arm.name for arm in made.arms)]
     for arm in made.arms[1:]:
         heading += [f"{arm.name} − {made.arms[0].name}", "seeds"]
@@ -112,7 +120,7 @@ def table(made: Comparison, measures: Sequence[Measure] | None = None) -> tuple[
 
 
 def blocks(made: Comparison) -> list[str]:
-    """Return the table for a narrow terminal: a measure, then a line for each arm."""
+    """Return the table for a narrow terminal: each measure, followed by a line for each arm."""
     lines = []
     width = max((len(arm.name) for arm in made.arms), default=0)
     for measure in made.tabled():
@@ -130,7 +138,7 @@ def blocks(made: Comparison) -> list[str]:
 
 
 def group_text(group: FateGroup) -> str:
-    """Return pods that fared alike, in one line."""
+    """Return one line on a group of pods with the same fates."""
     change = f"{group.arm_a} → {group.arm_b}"
     if group.arm_a == group.arm_b:
         change = f"{group.arm_a}, at another time"
@@ -139,7 +147,7 @@ def group_text(group: FateGroup) -> str:
 
 
 def pods_text(made: Comparison) -> str:
-    """Return how many pods fared differently, without a point at the end; nothing where there is one arm."""
+    """Return the number of pods with another fate, without a full stop; empty if there is one arm."""
     if len(made.arms) < 2:
         return ""
     if not made.difference_count:
@@ -149,7 +157,7 @@ def pods_text(made: Comparison) -> str:
 
 
 def pods_lines(made: Comparison) -> list[str]:
-    """Return which pods differ, in groups, and how many groups are left out."""
+    """Return the differing pods in groups, and the number of groups left out."""
     if not (text := pods_text(made)):
         return []
     lines = [f"{text}{':' if made.difference_count else '.'}"]
@@ -161,7 +169,7 @@ def pods_lines(made: Comparison) -> list[str]:
 
 
 def problems(made: Comparison) -> list[str]:
-    """Return what went wrong in runs, one line each."""
+    """Return what went wrong in runs, one line per problem."""
     return [
         f"{arm.name}, seed {run.seed}: {problem}"
         for arm in made.arms
@@ -172,7 +180,7 @@ def problems(made: Comparison) -> list[str]:
 
 
 def provenance_lines(made: Comparison) -> list[tuple[str, str]]:
-    """Return where the figures come from, as names and texts."""
+    """Return the provenance of the figures, as names and texts."""
     p = made.provenance
     first, last = (made.seeds[0], made.seeds[-1]) if made.seeds else (0, 0)
     seeds = f"{first} to {last} ({len(made.seeds)})" if len(made.seeds) > 1 else str(first)
@@ -210,7 +218,7 @@ def switch_rows(made: Comparison) -> list[list[str]]:
 
 
 def text(made: Comparison, width: int | None = None) -> str:
-    """Return what a terminal shows; `width`: its columns, None of a pipe."""
+    """Return the comparison for a terminal; `width`: its columns, None for a pipe."""
     heading, rows = table(made)
     aligned = _aligned(heading, rows)
     is_wide = width is None or all(len(line) <= width for line in aligned)
@@ -238,8 +246,9 @@ def _aligned(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 
 
 def markdown(made: Comparison) -> str:
-    """Return what is pasted into a pull request: GitHub's markdown; what differs without a direction, and details, are
-    folded."""
+    """Return the comparison as GitHub's markdown for a pull request; differences without a direction, and
+    details, are folded.
+    """
     differing = made.tabled()
     unclear = [measure for measure in differing if not measure.is_stated and _is_unclear(made, measure)]
     if len(unclear) == len(differing):
@@ -318,7 +327,7 @@ def _names(text: str) -> str:
 
 
 def csv_rows(made: Comparison) -> str:
-    """Return one line for each arm, seed and measure; nothing stands where a run has no value."""
+    """Return one CSV line for each arm, seed and measure; the value is empty where a run has none."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["scenario", "mode", "arm", "seed", "measure", "unit", "value"])

@@ -1,6 +1,6 @@
-"""A pod's waterfall as an SVG that stands by itself: bars by service, the critical path below. Pure.
+"""A pod's waterfall as a self-contained SVG: bars by service, the critical path below. Pure.
 
-Names come from a cluster, so all of them are escaped. lab/ui/static/js/pages/trace.js draws the same rows.
+All names come from a cluster, so they are escaped. lab/ui/static/js/pages/trace.js draws the same rows.
 """
 
 from html import escape

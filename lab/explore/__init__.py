@@ -1,1 +1,1 @@
-"""Which order of messages breaks a scenario? Around one moment, deliveries are held back, a few at a time."""
+"""Search for an order of messages that breaks a scenario: hold back a few deliveries around one moment."""

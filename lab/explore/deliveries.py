@@ -1,7 +1,7 @@
-"""Names for messages that survive a change of order. Pure.
+"""Names of messages that stay valid when the order changes. Pure.
 
-A schedule speaks of *the second time the scheduler is shown that pod victim changed*, not of the 1,407th message: the
-number of everything that follows a held message differs, what it is about does not.
+A schedule refers to *the second time the scheduler is shown that pod victim changed*, not to the 1,407th
+message. After a held message the numbers of all later messages differ, but not what they are about.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from services.api.wire import Request, WatchEvent, WatchRequest
 REQUEST, REPLY, WATCH = "request", "reply", "watch"
 SERVER = "apiserver"
 RUNNER = "observer"
-"""Who runs the scenario: what it does is the scenario itself, and is never held back."""
+"""Component that runs the scenario: its messages are the scenario itself, and are never held back."""
 
 
 @dataclass(frozen=True)
 class Delivery:
     """One message on one link. Times are virtual seconds since the mesh began.
 
-    `names`: what a schedule may call it by, one for each change that a batch of a watch carries. `about`: the objects,
+    `names`: names for schedules, one for each change in a batch of a watch. `about`: the objects it concerns,
     as `pods/default/p`. `text`: the same in few words. `stream`: messages of one stream never overtake each other.
-    `due_s`: when it would have arrived, had it not been held.
+    `due_s`: its time of arrival without a hold.
     """
 
     names: tuple[str, ...]
@@ -40,17 +40,17 @@ class Delivery:
 
     @property
     def sender(self) -> str:
-        """Which component sent it."""
+        """Component that sent the message."""
         return self.component if self.way == REQUEST else SERVER
 
     @property
     def receiver(self) -> str:
-        """Which component it arrives at."""
+        """Component that receives the message."""
         return SERVER if self.way == REQUEST else self.component
 
     @property
     def held_s(self) -> float:
-        """For how long it was held back."""
+        """Seconds for which the message was held back."""
         return self.arrives_s - self.due_s
 
 
@@ -67,7 +67,7 @@ _named = msgspec.json.Decoder(_ObjectName)
 
 
 def path_of(resource: str, namespace: str, name: str) -> str:
-    """Return `pods/default/p`; `nodes/n1` for what has no namespace, `pods` for all of them."""
+    """Return an object's path, `pods/default/p`; `nodes/n1` if it has no namespace, `pods` for all objects."""
     return "/".join(filter(None, (resource, namespace if name else "", name)))
 
 
@@ -84,7 +84,7 @@ def _call(request: Request) -> tuple[str, str]:
 
 
 class Namer:
-    """Counts: the n-th message of the same words between the same two is called `words #n`."""
+    """Namer of messages: the n-th message with the same words between the same two components is called `words #n`."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -126,15 +126,15 @@ def _change(event: WatchEvent) -> tuple[str, str]:
 
 
 def pathname(obj: dict[str, Any]) -> str:
-    """Return what an object of the event log is called among deliveries, its kind left out: `default/p`."""
+    """Return the name among deliveries of an object of the event log, without its kind: `default/p`."""
     return "/".join(filter(None, (obj["ns"], obj["name"])))
 
 
 def is_about(delivery: Delivery, names: frozenset[str]) -> bool:
-    """Whether a message concerns one of the objects, given as `default/p` or, without a namespace, `n1`."""
+    """Return whether a message concerns one of the objects, given as `default/p` or, without a namespace, `n1`."""
     return any(path.partition("/")[2] in names for path in delivery.about)
 
 
 def titled(name: str) -> str:
-    """Return a component's name, or a delivery's, for people: what the runner does is the scenario."""
+    """Return a component's name, or a delivery's, for people: the runner is called the scenario."""
     return f"scenario{name.removeprefix(RUNNER)}" if name.startswith(RUNNER) else name

@@ -1,7 +1,7 @@
-"""How it came about: the messages and events of one run that matter, as a sequence diagram in text. Pure.
+"""Show how a break came about: the relevant messages and events of one run, as a sequence diagram in text. Pure.
 
-What matters is what concerns the objects that broke, the objects of the messages held back, and the pods that met
-them on the same node. A message stands where it arrives; one that was held back stands also where it was sent.
+Relevant are the objects that broke, the objects of the messages held back, and the pods that met
+them on the same node. A message stands where it arrives; a held one stands also where it was sent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,21 +16,22 @@ MESSAGE, SENT, ARRIVED, NOTE, BROKE = "message", "sent", "arrived", "note", "bro
 _AT_ONCE = (MESSAGE, ARRIVED, NOTE, SENT)
 STEPS_MAX = 48
 BEFORE_S = 0.02
-"""How long before the first message that is held back the diagram begins."""
+"""Seconds that the diagram begins before the first held message."""
 _MEETINGS = ("sched.bind_call", "kubelet.admit", "kubelet.reject", "kubelet.start", "kubelet.stop")
 _SHOWN_AS_MESSAGES = (
     "sched.assume", "sched.bind_call", "sched.bind_result", "kubelet.session", "kubelet.checkpoint",
     "kubelet.teardown_done", "kubelet.unbind_call", "kubelet.unbind_result",
 )  # fmt: skip
-"""Events that the messages of the same step already show."""
+"""Events that are left out, because the messages of the same step already show them."""
 _FAULTS = ("fault.inject", "fault.heal")
 _COMPONENTS = ("scheduler", SERVER, "controllers", "claim-controller", "kubelet")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One row. `at_s`: seconds of the event log's clock. `held_s`: for how long this message was held back. `kind`:
-    message; sent and arrived, for one held back; note, at one component; broke, the end."""
+    """One row. `at_s`: seconds of the event log's clock. `held_s`: seconds for which the message was held back.
+    `kind`: message; sent and arrived, for a held message; note, at one component; broke, the end.
+    """
 
     at_s: float
     kind: str
@@ -41,7 +42,10 @@ class Step:
 
 
 def steps_of(run: Recording, broken: Break) -> list[Step]:
-    """Return what led to the break, in order of time, at most STEPS_MAX rows: the middle is left out first."""
+    """Return the steps that led to the break, in order of time.
+
+    Above STEPS_MAX rows the middle is left out, except messages that were held back.
+    """
     names = _names(run, broken)
     begin_s = min((d.sent_s for d in run.held), default=broken.at_s - 1.0) - BEFORE_S
     names |= _who_met(run.lines, names, begin_s, broken.at_s)
@@ -104,7 +108,7 @@ def _message(delivery: Delivery) -> list[Step]:
 
 
 def short(text: str) -> str:
-    """Return a message's words without what every one of them has: the namespace `default`, a kind's group."""
+    """Return a message's words without the parts that all messages share: the namespace `default`, a kind's group."""
     words = []
     for word in text.split(" "):
         head, *rest = word.split("/")
@@ -133,7 +137,7 @@ def _shortened(steps: list[Step]) -> list[Step]:
 
 
 def participants(steps: Iterable[Step]) -> list[str]:
-    """Return who takes part: the runner, schedulers, the API server in the middle, the others."""
+    """Return the participants in order: the runner, schedulers, the API server, the others."""
     seen = dict.fromkeys(name for step in steps for name in (step.source, step.target) if name)
 
     def place(name: str) -> tuple[int, str]:
@@ -149,7 +153,7 @@ _COLUMN_MIN, _COLUMN_MAX = 18, 40
 
 
 def text_diagram(steps: Sequence[Step]) -> list[str]:
-    """Return the lines of a diagram: a column each participant, time downwards."""
+    """Return the lines of a diagram: one column for each participant, time downwards."""
     names = participants(steps)
     width = _width(steps, names)
     where = {name: _TIME_WIDTH + 2 + place * width for place, name in enumerate(names)}
@@ -181,7 +185,7 @@ def _label(step: Step) -> str:
 
 
 def held(seconds: float) -> str:
-    """Return `150 ms` or `1.5 s`."""
+    """Return a hold's duration as text, `150 ms` or `1.5 s`."""
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
 

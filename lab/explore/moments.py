@@ -1,9 +1,9 @@
-"""Moments of a run: the lines of its event log that EVENT means. Pure.
+"""Moments of a run: the lines of its event log that EVENT selects. Pure.
 
 sched.bind_call                       every line of that event
 ev=sched.bind_call,obj=p              of those, the ones about p (a glob; also default/p, Pod default/p)
 kubelet.start,node=n1,n=2             the second one on that node
-sched.attempt,data.outcome=scheduled  by what the line says
+sched.attempt,data.outcome=scheduled  by a field of the line's data
 """
 
 import difflib
@@ -17,12 +17,12 @@ FIELDS = ("comp", "identity", "node", "obj")
 
 
 class EventError(ValueError):
-    """EVENT cannot be read, or nothing in the run is meant by it; the message says what could be."""
+    """EVENT cannot be read, or matches nothing in the run; the message says what could be used."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """What to look for. `number`: only the n-th line that matches, from 1; 0: all of them."""
+    """Filter of event-log lines. `number`: only the n-th line that matches, from 1; 0: all of them."""
 
     text: str
     name: str
@@ -30,12 +30,12 @@ class Event:
     number: int = 0
 
     def matches(self, line: Line) -> bool:
-        """Whether the line is one of these, whatever its number."""
+        """Return whether the line passes the filter; `number` is ignored."""
         return line.ev == self.name and all(_passes(line, field, value) for field, value in self.filters)
 
 
 def parse_event(text: str) -> Event:
-    """Return the event that a text means. Raises: EventError."""
+    """Return the event filter in a text. Raises: EventError."""
     name, number = "", 0
     filters: list[tuple[str, str]] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -77,7 +77,7 @@ def _object_names(line: Line) -> tuple[str, ...]:
 
 
 def moments(event: Event, lines: Iterable[Line]) -> list[Line]:
-    """Return the lines that are meant, in order. Raises: EventError when there are none."""
+    """Return the selected lines in order. Raises: EventError when there are none."""
     seen = list(lines)
     found = [line for line in seen if event.matches(line)]
     if event.number:
@@ -106,7 +106,7 @@ def _nothing(event: Event, lines: Sequence[Line]) -> str:
 
 @dataclass(frozen=True)
 class Nameable:
-    """One event that a scenario's run has: how often, first when (seconds of the log), by whom, about what."""
+    """One event of a run: its count, first time (seconds of the log), components, and an example of its object."""
 
     name: str
     count: int
@@ -116,7 +116,7 @@ class Nameable:
 
 
 def nameable(lines: Iterable[Line]) -> list[Nameable]:
-    """Return what `--around` can name, by name."""
+    """Return the events that `--around` can name, by name."""
     by_name: dict[str, list[Line]] = {}
     for line in lines:
         by_name.setdefault(line.ev, []).append(line)

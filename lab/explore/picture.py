@@ -1,7 +1,7 @@
-"""The sequence diagram as an SVG that stands by itself. Pure.
+"""The sequence diagram as a self-contained SVG. Pure.
 
-Rows are steps, not time: what happens within a millisecond is as legible as what takes a second. A message that was
-held back falls, dashed, from where it was sent to where it arrived; everything it crosses has overtaken it.
+Rows are steps, not time: steps within a millisecond are as legible as those within a second. A held message
+falls, dashed, from where it was sent to where it arrived; every message that it crosses has overtaken it.
 """
 
 from collections.abc import Sequence

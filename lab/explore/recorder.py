@@ -1,4 +1,4 @@
-"""One run under a schedule: what it follows from, what was held back and said in it, and what it broke. Pure."""
+"""One run under a schedule: its inputs, the messages held back, all deliveries and lines, and what it broke. Pure."""
 
 import re
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ _PROCESS = re.compile(r"^[\d.]+ s: (\S+) ended: (\w*)")
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What to run. `switches`: assignments over the scenario's own."""
+    """Inputs of a run. `switches`: assignments over the scenario's own."""
 
     scenario: str
     seed: int = 0
@@ -26,8 +26,11 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 class Recorder:
-    """`carry` is a run's `Traffic`. `keep`: remember every delivery and every line; else only those that were held. A
-    hold whose delivery does not happen, because an earlier one changed the run, has no effect."""
+    """Recorder of a run; `carry` is the run's `Traffic`.
+
+    `keep`: remember all deliveries and lines, not only held deliveries. A hold has no effect if its delivery does
+    not happen because an earlier hold changed the run.
+    """
 
     def __init__(self, schedule: Schedule = (), *, keep: bool = False) -> None:
         self._holds = {hold.delivery: hold.held_s for hold in schedule}
@@ -38,7 +41,7 @@ class Recorder:
         self.lines: list[Line] = []
 
     def carry(self, component: str, way: str, what: Carried, sent_s: float, due_s: float) -> float:
-        """Return when the message arrives."""
+        """Return the time at which the message arrives."""
         delivery = self._namer.name(component, way, what, sent_s, due_s)
         held_s = max((self._holds.get(name, 0.0) for name in delivery.names), default=0.0)
         if held_s > 0 and component != RUNNER:
@@ -55,9 +58,9 @@ class Recorder:
 
 
 class Break(msgspec.Struct, frozen=True):
-    """One thing that must not be. `broke` is its name: the same fault has the same name in every run.
+    """One failure of a run. `broke` is its name: the same fault has the same name in every run.
 
-    `broke`: an invariant (`I3`), an expectation (`line 12`), a process, or `the context`. `objects` are `Kind ns/name`.
+    `broke`: an invariant (`I3`), an expectation (`line 12`), a process, or `the run`. `objects` are `Kind ns/name`.
     `at_s`: seconds of the event log's clock.
     """
 
@@ -68,7 +71,7 @@ class Break(msgspec.Struct, frozen=True):
 
 
 def breaks_of(result: RunResult, scenario: Scenario) -> list[Break]:
-    """Return what the run broke in order of time, each name once."""
+    """Return the failures of a run in order of time, each name once."""
     found = [Break(v.invariant, v.objects, v.at, v.detail) for v in result.violations]
     for judgement in result.expectations:
         if not judgement.passed:
@@ -104,7 +107,7 @@ def _expected(scenario: Scenario, line: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Recording:
-    """A run with everything that was said in it."""
+    """A run with its breaks, deliveries and event-log lines."""
 
     trial: Trial
     result: RunResult
@@ -116,8 +119,9 @@ class Recording:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a schedule breaks. `first`: what it was found with; `run`: the run with the smallest schedule.
-    `also`: what else broke in that run. `count`: how many of all runs broke it."""
+    """One break that a schedule causes. `first`: the schedule that found it; `run`: the run with the smallest
+    schedule. `also`: names of other breaks in that run. `count`: how many of all runs broke it.
+    """
 
     broke: Break
     also: tuple[str, ...]
@@ -132,7 +136,7 @@ class Finding:
 
 
 def found_in(run: Recording, name: str, first: Schedule, count: int = 1) -> Finding:
-    """Return what a run broke, of that name if it did; else what it broke first, or nothing, which has no name."""
+    """Return a run's break with that name, or else its first break; without any, a finding with an empty name."""
     nothing = Break("", (), run.result.started_s + run.result.virtual_s, "nothing breaks")
     broken = next((b for b in run.breaks if b.broke == name), run.breaks[0] if run.breaks else nothing)
     return Finding(broken, tuple(b.broke for b in run.breaks if b is not broken), first, run, count)

@@ -1,4 +1,4 @@
-"""A schedule in a file: what one run follows from, and whether that run is still the same."""
+"""A saved schedule: a file with the inputs of one run, and the digest by which a repeated run is compared."""
 
 from pathlib import Path
 
@@ -12,11 +12,11 @@ from services.api.switches import SwitchError, Switches
 
 
 class ReplayError(ValueError):
-    """A file that is no saved schedule; the message names it and says why."""
+    """The file is no saved schedule; the message names it and says why."""
 
 
 class Replay(Trial, frozen=True, kw_only=True):
-    """Everything that one run follows from, as `--save` writes it. `digest`: of the run's event log, to compare."""
+    """All inputs of one run, as `--save` writes them. `digest`: of the run's event log, to compare."""
 
     around: str = ""
     broke: str = ""
@@ -24,14 +24,14 @@ class Replay(Trial, frozen=True, kw_only=True):
 
 
 def write_replay(found: Finding, around: str) -> str:
-    """Return the text of the file for something found."""
+    """Return the text of the file for a finding."""
     trial = msgspec.structs.asdict(found.run.trial)
     saved = Replay(**trial, around=around, broke=found.broke.broke, digest=found.run.result.digest)
     return msgspec.json.format(msgspec.json.encode(saved), indent=2).decode() + "\n"
 
 
 def read_replay(path: Path) -> Replay:
-    """Return what a file holds. Raises: ReplayError."""
+    """Return the saved schedule in a file. Raises: ReplayError."""
     try:
         saved = msgspec.json.decode(path.read_bytes(), type=Replay)
         Switches.parse(saved.switches)
@@ -43,7 +43,10 @@ def read_replay(path: Path) -> Replay:
 
 
 def overtaken_by(run: Recording, hold: Hold) -> str:
-    """Return what arrived at the same place while a message was held: first what is about the same, at most four."""
+    """Return the messages that arrived at the same receiver during a hold, at most four by name.
+
+    Those about the same objects come first.
+    """
     delivery = next((d for d in run.held if hold.delivery in d.names), None)
     if delivery is None:
         return ""

@@ -1,10 +1,10 @@
-"""Which deliveries to hold back, and for how long: the order of trying. Pure.
+"""Choose which deliveries to hold back, for how long, and in which order to try them. Pure.
 
-Around a moment three families are tried one after the other. *Swaps*: a message arrives right after the one that it
-preceded. *Overtakings and delays*: one message is held until some later one has passed it, or for a time from a
-ladder, so that also what it causes comes late. *Random*: a few messages at once, each held for a random time. A bug
-that needs d messages out of order is found by d holds, and few bugs need more than two (delay-bounded scheduling,
-Emmi, Qadeer and Rakamarić, 2011; the depth of PCT, Burckhardt et al., 2010).
+Around a moment three families are tried one after the other. *Swaps*: a message arrives right after the one
+that it preceded. *Overtakings and delays*: one message is held until some later one has passed it, or for a
+time from a ladder, so that its consequences come late too. *Random*: a few messages at once, each held for a
+random time. A bug that needs d messages out of order is found by d holds, and few bugs need more than two
+(delay-bounded scheduling, Emmi, Qadeer and Rakamarić, 2011; the depth of PCT, Burckhardt et al., 2010).
 Source: guarantees 12.2; kep-5836 13, the race for the freed capacity.
 """
 
@@ -19,32 +19,32 @@ from lab.explore.deliveries import RUNNER, Delivery, is_about
 from services.api.seams import Random
 
 JUST_AFTER_S = 0.000_2
-"""How much later a message arrives that was held to be passed by another: not in the same group of writes."""
+"""Seconds by which a held message arrives after the one that passes it: enough for another group of writes."""
 LADDER_S = (0.001, 0.005, 0.025, 0.125, 0.625, 3.125)
 SWAPS_PART, SINGLES_PART = 0.3, 0.7
-"""Up to which part of the budget swaps are tried, and everything that holds a single message."""
+"""Shares of the budget after which swaps end, and after which holds of a single message end."""
 LANDMARKS_MAX = 8
-"""How many messages a hold is tried against before its time is bisected."""
+"""Number of passing messages that a hold is tried against before its time is bisected."""
 RESTLESS = ("leases.", "events", "nodes/")
-"""What is always on its way, whatever the scenario is about: tried last."""
+"""Objects whose messages are always on their way, whatever the scenario is about: tried last."""
 
 
 class Hold(msgspec.Struct, frozen=True, order=True):
-    """One message is kept back for so many seconds more than its link takes."""
+    """One message is held back for `held_s` seconds more than its link takes."""
 
     delivery: str
     held_s: float
 
 
 Schedule = tuple[Hold, ...]
-"""What a run does differently; empty: nothing. Holds are sorted, so that equal schedules are equal values."""
+"""Holds of a run; empty: an undisturbed run. Holds are sorted, so that equal schedules are equal values."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Around what to look: when (virtual seconds), about which objects (`default/p`), how far to each side.
+    """Moment to look around: its time (virtual seconds), its objects (`default/p`), and the reach to each side.
 
-    `component`: whose moment it is, "" where that is not known.
+    `component`: the component of its event, "" if it is not known.
     """
 
     at_s: float
@@ -54,8 +54,11 @@ class Moment:
 
 
 def holdable(deliveries: Sequence[Delivery], moment: Moment) -> list[Delivery]:
-    """Return the messages around the moment that may be held, the most telling first. First those about the moment's
-    own objects, of its own component before others', last the mesh's pulse; among equals those nearest in time."""
+    """Return the messages around the moment that may be held, the most promising first.
+
+    First come messages about the moment's own objects, of its own component before others'; last the mesh's
+    periodic messages; among equals those nearest in time.
+    """
     near = [d for d in deliveries if d.component != RUNNER and d.about and abs(d.due_s - moment.at_s) <= moment.reach_s]
     return sorted(near, key=lambda d: (_rank(d, moment), abs(d.due_s - moment.at_s), d.names))
 
@@ -75,7 +78,7 @@ def _after(delivery: Delivery, later: Delivery) -> Schedule:
 
 
 def landmarks(deliveries: Sequence[Delivery], hold: Hold) -> list[float]:
-    """Return the first times, shorter than the hold's, at which something related has passed the held message."""
+    """Return the first times, shorter than the hold's, at which a related message has passed the held one."""
     held = next((d for d in deliveries if hold.delivery in d.names), None)
     if held is None:
         return []
@@ -88,7 +91,7 @@ def landmarks(deliveries: Sequence[Delivery], hold: Hold) -> list[float]:
 
 
 class Plan:
-    """What to try around one moment of one seed's undisturbed run."""
+    """Schedules to try around one moment of one seed's undisturbed run."""
 
     def __init__(self, deliveries: Sequence[Delivery], moment: Moment, random: Random, depth: int) -> None:
         self._moment, self._random, self._depth = moment, random, depth
@@ -106,13 +109,13 @@ class Plan:
                 yield other
 
     def swaps(self) -> Iterator[Schedule]:
-        """Yield each message held until the next one has passed it."""
+        """Yield schedules that hold one message until the next one has passed it."""
         for delivery in self.candidates:
             for later in islice(self._later(delivery), 1):
                 yield _after(delivery, later)
 
     def overtakings(self) -> Iterator[Schedule]:
-        """Yield each message held until a later one about something related has passed it, the nearest first."""
+        """Yield schedules that hold one message until a later related one has passed it, the nearest first."""
 
         def related(delivery: Delivery, other: Delivery) -> bool:
             return is_about(other, self._moment.objects) or not set(other.about).isdisjoint(delivery.about)
@@ -125,14 +128,14 @@ class Plan:
                         yield _after(delivery, others[place])
 
     def delays(self) -> Iterator[Schedule]:
-        """Yield each message held for each time of the ladder that is not beyond the moment's reach."""
+        """Yield schedules that hold one message for a time of the ladder, up to the moment's reach."""
         times = [held_s for held_s in LADDER_S if held_s < self._moment.reach_s] + [self._moment.reach_s]
         for delivery in self.candidates:
             for held_s in reversed(times):
                 yield _hold(delivery, held_s)
 
     def random(self) -> Iterator[Schedule]:
-        """Yield up to `depth` messages held together, short times as likely as long ones; without end."""
+        """Yield schedules that hold up to `depth` messages, short times as likely as long ones; without end."""
         if not self.candidates:
             return
         least, most = math.log(LADDER_S[0] / 2), math.log(self._moment.reach_s)
@@ -173,5 +176,5 @@ def _new(schedules: Iterable[Schedule], seen: dict[Schedule, None], until: int) 
 
 
 def share(budget: int, plans: int) -> list[int]:
-    """Return how many runs each plan gets, as equal as can be, the first ones more."""
+    """Return how many runs each plan gets: equal numbers, the first ones one more where needed."""
     return [budget // plans + (number < budget % plans) for number in range(plans)]

@@ -1,7 +1,7 @@
-"""Look for an order of messages that breaks a scenario: run it undisturbed, then again and again with a few held back.
+"""Search for an order of messages that breaks a scenario: run it undisturbed, then often with a few held back.
 
-What is tried, and in which order, follows from the undisturbed runs and the seeds alone; outcomes are taken in that
-order, however many processes work on them. So the same command finds the same again.
+The undisturbed runs and the seeds alone determine what is tried, and in which order; outcomes are taken in that
+order, however many processes work on them. So the same command always finds the same breaks.
 """
 
 import random
@@ -23,12 +23,12 @@ from lab.scenarios.sweep import runs_of
 from services.api.switches import Switches
 
 MOMENTS_MAX = 8
-"""More moments than this share a budget badly; the first ones are looked at."""
+"""Largest number of moments that are explored, the first ones; more would share the budget badly."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to explore. `reach_s`: how far from a moment messages are held, and for how long at most."""
+    """What to explore. `reach_s`: distance from a moment within which messages are held, and the longest hold."""
 
     scenario: str
     event: Event
@@ -43,28 +43,28 @@ class Task:
 
 @dataclass
 class Report:
-    """What an exploration showed. `runs`: without those that shrinking took, `shrink_runs`."""
+    """Result of an exploration. `runs`: without the runs for shrinking, which are `shrink_runs`."""
 
     task: Task
     runs: int = 0
     shrink_runs: int = 0
     moments: list[tuple[int, float]] = field(default_factory=list)
-    """Seed and time (seconds of the event log) of each moment that was looked at."""
+    """Seed and time (seconds of the event log) of each explored moment."""
     candidates: int = 0
     """Messages that could be held, over all moments."""
     found: list[Finding] = field(default_factory=list)
     is_interrupted: bool = False
-    """Whether an interrupt ended it: less than the budget was tried, or what was found may not be the smallest."""
+    """Whether an interrupt ended it: the budget was not used up, or the schedules found may not be the smallest."""
 
 
 Progress = Callable[[int, int, int], None]
-"""Runs done, runs in all, different things broken."""
+"""Function called with the runs done, all runs, and the number of different breaks."""
 
 
 def explore(task: Task, progress: Progress = lambda done, total, found: None) -> Report:
-    """Spend the budget and return what broke, each shrunk and run once more.
+    """Use up the budget and return the breaks found, each shrunk and run once more.
 
-    An interrupt ends it: what had broken by then is returned, not all of it as small as it could be.
+    An interrupt ends the search: breaks found by then are returned, some not as small as they could be.
 
     Raises: EventError when no seed's run has the event, ScriptError when the scenario cannot run.
     """
@@ -147,7 +147,7 @@ def _shrunk(report: Report, name: str, trial: Trial, count: int, undisturbed_del
 
 
 def record(trial: Trial, *, keep: bool = True) -> Recording:
-    """Run it once and keep what was said. Raises: ScriptError when the scenario asks for what cannot be."""
+    """Run a trial once and record it. Raises: ScriptError when the scenario asks for something impossible."""
     recorder, scenario = Recorder(trial.schedule, keep=keep), load_scenario(trial.scenario)
     overrides = Switches.parse(trial.switches).chosen
     result = simulate(scenario, seed=trial.seed, overrides=overrides, traffic=recorder.carry, on_line=recorder.take)
@@ -157,7 +157,7 @@ def record(trial: Trial, *, keep: bool = True) -> Recording:
 
 
 def attempt(trial: Trial) -> list[Break]:
-    """Run it once and say what broke; what the simulator itself cannot survive is something broken, too."""
+    """Run a trial once and return its breaks; a crash of the simulator itself is a break, too."""
     try:
         return record(trial, keep=False).breaks
     except Exception as error:  # one schedule that ends the simulator must be reported, not end the others
@@ -165,7 +165,10 @@ def attempt(trial: Trial) -> list[Break]:
 
 
 def replayed(saved: Replay, scenario: str = "") -> tuple[Finding, bool]:
-    """Run it again; return what broke and whether it is the same run, byte by byte. `scenario`: another place of the
-    scenario's file. What broke has no name when nothing did. Raises: ScriptError."""
+    """Run a saved schedule again; return its finding and whether the run is the same, byte by byte.
+
+    `scenario`: another path of the scenario's file. The finding has an empty name if nothing broke. Raises:
+    ScriptError.
+    """
     run = record(Trial(scenario or saved.scenario, saved.seed, saved.switches, saved.schedule))
     return found_in(run, saved.broke, saved.schedule), run.result.digest == saved.digest

@@ -1,8 +1,8 @@
-"""The fewest holds, and the shortest, that still break the same thing. Pure but for the question it asks.
+"""Reduce a schedule to the fewest and shortest holds that still break the same. Pure but for the runs it asks for.
 
-`ddmin` of Zeller and Hildebrandt (2002) over the holds of a schedule. Then each hold's time is brought down, first to
-the earliest message that it must let pass, if there is one, and bisected from there: what breaks need not break for
-every longer time. Every smaller schedule is run before it is believed.
+`ddmin` of Zeller and Hildebrandt (2002) is applied to the holds of a schedule. Then each hold's time is
+reduced: first to the earliest message that it must let pass, if there is one, then by bisection. A hold that
+breaks the run need not break it with every longer time. Every smaller schedule is run before it is accepted.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,18 +12,18 @@ import msgspec
 from lab.explore.schedules import Hold, Schedule
 
 Breaks = Callable[[Schedule], bool]
-"""Whether a run with this schedule breaks what the first one broke."""
+"""Function that runs a schedule and returns whether it breaks what the first run broke."""
 
 Landmarks = Callable[[Hold], Sequence[float]]
-"""Shorter times at which something related has just passed the held message, the shortest first. Seconds."""
+"""Function that returns shorter times of a hold at which a related message has just passed: seconds, ascending."""
 
 PRECISION_S = 0.000_2
-"""Shorter than a message takes, so that two messages in flight together are distinguished."""
+"""Precision of a hold in seconds: less than a message takes, so that two messages in flight are distinguished."""
 HALVINGS_MAX = 12
 
 
 def shrink(schedule: Schedule, breaks: Breaks, landmarks: Landmarks = lambda _: ()) -> Schedule:
-    """Return a smallest schedule that `breaks`: no single hold of it can be left out."""
+    """Return a smallest schedule for which `breaks` is true: no single hold of it can be left out."""
     fewer = _fewer(schedule, breaks)
     while True:
         shorter = _shorter(fewer, breaks, landmarks)

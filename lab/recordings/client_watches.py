@@ -1,4 +1,4 @@
-"""A look at the watches of another client, which opens none of its own. Pure."""
+"""Observe the watches of another client without opening any. Pure."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -6,17 +6,17 @@ from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 
 
 class ObservedApi:
-    """An API server whose watches are shown to another as they are read; nothing else is different."""
+    """An API server whose watch events are also passed to an observer as they are read; nothing else is different."""
 
     def __init__(self, api: Api, on_event: Callable[[WatchEvent], None]) -> None:
         self._api, self._on_event = api, on_event
 
     async def call(self, request: Request) -> Response:
-        """Return the answer."""
+        """Return the response to a request."""
         return await self._api.call(request)
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
-        """Yield batches, each after its events were shown."""
+        """Yield batches of a watch, each after its events were passed to the observer."""
         stream = self._api.watch(request)
         try:
             async for batch in stream:

@@ -1,9 +1,10 @@
-"""What is in a recording: the names of its members, and their lines as values. Pure.
+"""Contents of a recording: the names of its members, and their lines as values. Pure.
 
-A recording is a folder while it grows, and one file (a zip that compresses nothing, since its members are compressed)
-afterwards; both have the same members. Members that end in `.gz` are a row of gzip streams one after the other, so that
-any of them can be read without the ones before it, and one that was torn at the end costs nothing that was before it.
-The lines of each are JSON, one a line. docs/reference/recordings.md describes all of it for other readers.
+A recording is a folder while it grows, and one file (a zip that compresses nothing, since its members are
+compressed) afterwards; both have the same members. Members that end in `.gz` are a series of gzip streams. Each
+stream can be read without those before it, and a stream that was torn at the end does not affect those before
+it. Each line of a member is one JSON document. docs/reference/recordings.md describes the format for other
+readers.
 """
 
 from typing import Any, Final
@@ -19,17 +20,18 @@ VERSIONS, BODIES, PACK = "versions.jsonl.gz", "bodies.jsonl.gz", "bodies.pack"
 ROWS: Final = "rows.gz"
 MEMBERS: Final = (META, INDEX, VERSIONS, BODIES, PACK, LINES, SPANS, DECISIONS, ROWS)
 BLOCK_VERSIONS: Final = 1000
-"""So many versions are one gzip stream."""
+"""Number of versions in one gzip stream."""
 BLOCK_BYTES: Final = 256 * 1024
-"""So many bytes of lines, spans or bodies are one gzip stream."""
+"""Number of bytes of lines, spans or bodies in one gzip stream."""
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 COMMIT: Final = "store.commit"
-"""The event of a line of the event log that tells of a version."""
+"""Event name of an event-log line that reports a version."""
 
 
 class Clock(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How times of the recording are read. All are seconds since `zero_s` of the run's own clock, which was `wall_s` of
-    the wall's; before the run began they are negative. `is_virtual`: both are a simulation's."""
+    """Zero of the recording's times. All are seconds since `zero_s` of the run's own clock, at which the wall clock
+    showed `wall_s`; before the run began they are negative. `is_virtual`: both clocks are a simulation's.
+    """
 
     zero_s: float = 0.0
     wall_s: float = 0.0
@@ -37,11 +39,11 @@ class Clock(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a mesh consists of beside its objects, as far as another mesh can be made of it.
+    """Parts of a mesh beside its objects, as far as they are needed to make another mesh like it.
 
-    `nodes`: definitions by name, as `kubelet/node/definition.py` reads them. `own_switches`: NAME=VALUE by process or
-    component. `latencies` of kubelets: `STAGE=DISTRIBUTION`. `schedulers`: names of those beside the default one.
-    `file_lines`: lines of the scenario that name files, whose texts are not kept.
+    `nodes`: definitions by name, as `kubelet/node/definition.py` reads them. `own_switches`: NAME=VALUE by process
+    or component. `latencies`: those of kubelets, `STAGE=DISTRIBUTION`. `schedulers`: names of those beside the
+    default one. `file_lines`: lines of the scenario that name files, whose texts are not kept.
     """
 
     nodes: dict[str, dict[str, Any]] = {}
@@ -52,12 +54,12 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """What was recorded, and by what.
+    """Description of a recording and of the product that made it.
 
     `mode`: simulated, processes or mesh. `versions`: of `keplab`, and the `revision` of its sources. `started` and
-    `ended`: by the wall's clock of the recorder; without `ended` it grows, or its writer was killed. `not_recorded`: in
-    words, what a reader may miss. `digest`: that of the run's event log. `about`: whose data it is, of a recording that
-    was made of a published trace. `parts`: what the mesh consisted of.
+    `ended`: by the recorder's wall clock; without `ended` the recording still grows, or its writer was killed.
+    `not_recorded`: what a reader may miss, in words. `digest`: that of the run's event log. `about`: source of the
+    data, if the recording was made from a published trace. `parts`: parts of the mesh.
     """
 
     format: str = FORMAT
@@ -83,11 +85,11 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 class Version(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One committed version of one object.
 
-    `t`: seconds of the recording's clock. `resource`: the wire name, or the kind where no wire name is known. `sha`: of
-    the body, "" where it may not be recorded. `group_end`: whether what was committed together ends here. `line`: which
-    line of the event log (from 0) says so. `identity`, `verb`, `subresource`: the request that wrote it; `owners`: the
-    uids of the owners, of an object's first version. `facts`: what the event log says of an object whose body is not
-    recorded.
+    `t`: seconds of the recording's clock. `resource`: the wire name, or the kind where no wire name is known.
+    `sha`: of the body, "" where it may not be recorded. `group_end`: whether the group of changes committed
+    together ends here. `line`: number of the event-log line (from 0) that reports it. `identity`, `verb`,
+    `subresource`: the request that wrote it; `owners`: the uids of the owners, given with an object's first
+    version. `facts`: fields from the event log, for an object whose body is not recorded.
     """
 
     rv: int
@@ -116,8 +118,9 @@ class Version(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Place(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the body with that hash is: in the gzip stream of `size` bytes at `offset` of the pack, `length` bytes from
-    `at` on."""
+    """Place of the body with that hash: in the gzip stream of `size` bytes at `offset` of the pack, `length` bytes
+    from `at` on.
+    """
 
     sha: str
     offset: int
@@ -127,8 +130,9 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One gzip stream of lines: `size` bytes at `offset`, which has `count` lines, `first` being the number of the
-    first of them. Of versions: `rv` and `t`, the last."""
+    """One gzip stream of lines: `size` bytes at `offset`, with `count` lines from number `first` on. `rv` and `t`:
+    those of the last version, in a stream of versions.
+    """
 
     offset: int
     size: int
@@ -139,7 +143,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Index(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where everything is, once the recording is complete."""
+    """Places of all gzip streams in a complete recording."""
 
     versions: list[Block] = []
     lines: list[Block] = []
@@ -148,4 +152,4 @@ class Index(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Unreadable(ValueError):
-    """A recording that cannot be read; the message is one line that says why."""
+    """The recording cannot be read; the message is one line that says why."""

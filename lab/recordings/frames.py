@@ -1,8 +1,8 @@
-"""Columns as bytes and back: what a server sends to a page, and what a replay file holds. Pure.
+"""Encode columns as bytes and decode them: messages from a server to a page, and contents of a replay file. Pure.
 
-A frame is little endian: kind u8, version u8, flags u16, rows u32, rv f64, time f64; then the length of a JSON header
-as u32, the header (with spaces behind it, so that the data begins at a multiple of 8) and the data. The layout is in
-docs/reference/recordings.md; the page's worker decodes the same.
+A frame is little endian: kind u8, version u8, flags u16, rows u32, rv f64, time f64; then the length of a JSON
+header as u32, the header (with spaces behind it, so that the data begins at a multiple of 8) and the data. The
+layout is in docs/reference/recordings.md; the page's worker decodes the same.
 """
 
 import struct
@@ -18,13 +18,13 @@ from services.api.errors import UNREADABLE
 FRAME_VERSION: Final = 1
 DICT, NODES, PODS, DELTA, LINES, RATES, POOLS, JOB, ALARM, GAP = range(1, 11)
 IN_GROUP, REPLACES = 1, 2
-"""Flags: the version is inside a group, and what was committed together is not complete; all that was known is void."""
+"""Flags of a frame: its version is inside a group that is not complete yet; it replaces everything known before."""
 HEAD: Final = struct.Struct("<BBHIdd")
 _LENGTH: Final = struct.Struct("<I")
 ALIGNED: Final = 8
 ROW: Final = "row"
 SAME: Final = "same"
-"""How a column is stored of which all rows have the same: one row of values."""
+"""Encoding of a column in which all rows are equal: one row of values."""
 TYPES: Final[dict[str, np.dtype[Any]]] = {
     "i8": np.dtype("<i1"),
     "u8": np.dtype("<u1"),
@@ -36,16 +36,16 @@ TYPES: Final[dict[str, np.dtype[Any]]] = {
     "f64": np.dtype("<f8"),
 }
 _NARROW: Final = ("u8", "i8", "u16", "i16", "u32", "i32", "f32")
-"""What a column of a larger type may be stored as, the smallest first."""
+"""Smaller types in which a column may be stored, the smallest first."""
 Array = NDArray[Any]
 
 
 class FrameError(ValueError):
-    """Bytes that are no frame."""
+    """The bytes are no frame."""
 
 
 class Spec(NamedTuple):
-    """A column: its name, its type (a key of TYPES), and how many values a row has of it."""
+    """A column: its name, its type (a key of TYPES), and its number of values per row."""
 
     name: str
     type: str
@@ -97,7 +97,7 @@ _FULL: Final = {"nodes": NODES, "pods": PODS}
 
 
 class Frame(NamedTuple):
-    """A frame, read. `columns`: one value a row, or (rows, width); views into its bytes where they are stored whole."""
+    """A decoded frame. `columns`: one value per row, or (rows, width); views into its bytes if stored whole."""
 
     kind: int
     flags: int
@@ -109,28 +109,28 @@ class Frame(NamedTuple):
 
 
 def strings_frame(strings: Sequence[str], first: int, rv: int, t: float, flags: int = 0) -> bytes:
-    """Return the strings that a reader does not know yet, numbered from `first` on."""
+    """Return a frame of the strings that a reader does not know yet, numbered from `first` on."""
     return _frame(DICT, flags, 0, rv, t, {"strings": list(strings), "from": first})
 
 
 def table_frame(table: str, columns: Mapping[str, Array], rv: int, t: float, flags: int = 0) -> bytes:
-    """Return all rows of a table, by the name of a column; each column in the smallest type that has its values."""
+    """Return a frame of all rows of a table, by column name; each column in the smallest type that holds its values."""
     return _columns_frame(_FULL[table], {}, TABLES[table], columns, rv, t, flags, is_narrow=True)
 
 
 def delta_frame(table: str, rows: Array, columns: Mapping[str, Array], rv: int, t: float, flags: int = 0) -> bytes:
-    """Return rows that changed, whole; `rows` are their numbers."""
+    """Return a frame of the changed rows, with all their columns; `rows` are their numbers."""
     specs = (Spec(ROW, "u32"), *TABLES[table])
     return _columns_frame(DELTA, {"table": table}, specs, {ROW: rows, **columns}, rv, t, flags)
 
 
 def rows_frame(specs: Sequence[Spec], columns: Mapping[str, Array]) -> bytes:
-    """Return any columns, in a frame of kind 0, which no page is sent."""
+    """Return a frame of any columns; its kind is 0, which is never sent to a page."""
     return _columns_frame(0, {}, specs, columns, 0, 0.0, 0)
 
 
 def document_frame(kind: int, document: Mapping[str, Any], rv: int, t: float, flags: int = 0) -> bytes:
-    """Return a frame that is its header alone: lines, rates, pools, jobs, alarms, gaps."""
+    """Return a frame with only a header: lines, rates, pools, jobs, alarms, gaps."""
     return _frame(kind, flags, 0, rv, t, dict(document))
 
 
@@ -191,7 +191,7 @@ def _frame(
 
 
 def read_frame(data: bytes) -> Frame:
-    """Return a frame's parts. Raises: FrameError."""
+    """Return the decoded frame. Raises: FrameError."""
     begin = HEAD.size + _LENGTH.size
     if len(data) < begin:
         raise FrameError(f"a frame has at least {begin} bytes, this has {len(data)}")
@@ -219,8 +219,9 @@ def read_frame(data: bytes) -> Frame:
 
 
 class Mirror:
-    """What a page holds after the frames it was sent: strings, and rows of nodes and pods. The page's worker does the
-    same in JavaScript."""
+    """State of a page after the frames it was sent: strings, and rows of nodes and pods. The page's worker does the
+    same in JavaScript.
+    """
 
     def __init__(self) -> None:
         self.strings: list[str] = [""]
@@ -228,7 +229,7 @@ class Mirror:
         self.rv, self.time, self.is_in_group = 0, 0.0, False
 
     def take(self, data: bytes) -> Frame:
-        """Read the next frame and have what it says. Raises: FrameError."""
+        """Decode the next frame and apply it. Raises: FrameError."""
         frame = read_frame(data)
         match frame.kind:
             case 1:  # DICT

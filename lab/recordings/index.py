@@ -1,8 +1,9 @@
-"""Columns at any version at once: a row a version of a pod or a node, and until when it is the newest. Pure.
+"""Columns at any version: one row for each version of a pod or node, with the version that replaces it. Pure.
 
-The state at a version is what is not over by then, so that no version has to be folded to show another: one look at all
-rows, in C, finds it, and how far away it is makes no difference. A recording has these rows in itself; of one that was
-torn, or grows, they are made of its bodies. Rows have the slots that folding gives them, so both give the same columns.
+The state at a version is all rows that are not replaced by then, so that no versions have to be folded to show
+it: one pass over all rows, in C, finds it, however far away it is. A complete recording contains these rows;
+for one that is torn, or grows, they are made from its bodies. Rows have the slots that folding gives them, so
+both give the same columns.
 """
 
 import zlib
@@ -29,8 +30,9 @@ _COMMON: Final = (
     Spec("strings", "u32"),
     Spec("uid", "u32"),
 )
-"""Of a row: its version, the one that replaces it, its slot, how many strings are known with it, and its uid, which
-stands behind all strings that a page knows."""
+"""Common columns of rows: the version, the one that replaces it, the slot, the number of strings known with it,
+and the uid, whose number is after all strings that a page knows.
+"""
 _DERIVED: Final = frozenset(
     (
         "node",
@@ -47,7 +49,7 @@ _DERIVED: Final = frozenset(
     )
 )
 _SUMS_OF_NODES: Final = frozenset(("held_cpu_m", "held_mem"))
-"""Columns that are derived of nodes and own of pods."""
+"""Columns that are derived for nodes but stored for pods."""
 _POD_OWN: Final = tuple(each for each in POD_COLUMNS if each.name not in _DERIVED)
 _NODE_OWN: Final = tuple(each for each in NODE_COLUMNS if each.name not in _DERIVED | _SUMS_OF_NODES)
 POD_ROWS: Final = (
@@ -63,20 +65,20 @@ _OTHERS: Final[dict[str, type[Any]]] = {rows.TOPOLOGIES: NumaRow, rows.SLICES: S
 
 
 class Source(Protocol):
-    """What rows are made of: a recording."""
+    """Source of the rows: a recording."""
 
     def versions(self, after_rv: int = 0) -> Iterable[Version]:
         """Yield the versions."""
 
     def change(self, version: Version) -> Change:
-        """Return what a version changed."""
+        """Return the change that a version made."""
 
     def moves(self) -> Iterable[Move]:
-        """Yield how pods move in the scheduling queue."""
+        """Yield the moves of pods in the scheduling queue."""
 
 
 class Other(NamedTuple):
-    """A row of a kind that only nodes are shown with: its version, the one that replaces it, and where it is."""
+    """A row of a kind that is shown only with nodes: its version, the one that replaces it, its object and values."""
 
     rv: int
     over: float
@@ -87,7 +89,7 @@ class Other(NamedTuple):
 
 
 class _Growing:
-    """A table of rows that is made."""
+    """A table of rows under construction."""
 
     def __init__(self, specs: Sequence[Spec]) -> None:
         self.specs = specs
@@ -111,7 +113,7 @@ class _Growing:
 
 
 class PastColumns:
-    """The rows of all versions. `count`: of so many versions they were made."""
+    """The rows of all versions. `count`: the number of versions from which they were made."""
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class PastColumns:
         self._other_overs = np.fromiter((each.over for each in others), np.float64, len(others))
 
     def model_at(self, rv: int, t: float) -> Model:
-        """Return the columns at a version that ends a group and was committed at `t`."""
+        """Return the model at a version that ends a group and was committed at `t`."""
         model = Model(KnownRoles(self.roles))
         model.rv, model.time = rv, t
         nodes, pods = self._live(self.nodes, rv), self._live(self.pods, rv)
@@ -159,7 +161,7 @@ class PastColumns:
         return {name: values[live] for name, values in table.items()}
 
     def encode(self) -> bytes:
-        """Return the rows as a member of a recording: frames, each with its length before it."""
+        """Return the rows as a member of a recording: frames, each preceded by its length."""
         others = [[each.rv, each.over, each.resource, each.namespace, each.name, each.row] for each in self.others]
         made = [
             frames.strings_frame(self.strings, 0, self.count, 0.0),
@@ -172,7 +174,7 @@ class PastColumns:
 
 
 def read_past(data: bytes, count: int) -> PastColumns | None:
-    """Return the rows that a recording has of its `count` versions; None where it has none, or others."""
+    """Return the rows that a recording holds for its `count` versions; None if it has none for that count."""
     if not data:
         return None
     try:

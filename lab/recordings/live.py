@@ -1,8 +1,8 @@
-"""Records a mesh that runs: one watch a kind, and the tails of its event and span files.
+"""Record a running mesh: one watch for each kind, and the tails of its event and span files.
 
-What the mesh did before is recorded as far back as the API server's window of changes goes; of older versions whatever
-the event log still says, without bodies. The recorder is a client like any other: a watch that is too slow is cut by
-the server and goes on from where it was.
+Changes before the start are recorded as far back as the API server's watch window goes; older versions come
+from the event log, without bodies. The recorder is a client like any other: the server cuts a watch that is too
+slow, and it resumes where it was.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from services.telemetry.spans import FinishedSpan
 POLL_S: Final = 0.2
 FLUSH_S: Final = 1.0
 BEFORE_S: Final = 300.0
-"""So long before the recording begins lines and spans are recorded from: the window of an API server."""
+"""Seconds before the start from which lines and spans are recorded: the watch window of an API server."""
 _NOTHING_TO_FOLLOW: Final = (NotFound, Forbidden)
 
 
@@ -46,8 +46,9 @@ async def record_mesh(
 ) -> None:
     """Record until cancelled, or until the disk refuses; the caller closes the writer.
 
-    `events`, `spans`: the folders of the mesh's files. `kinds`: wire names, () for all that are built in; kinds that
-    definitions define are followed as well. `on_flush` is called once a second, after what was recorded is readable.
+    `events`, `spans`: the folders of the mesh's files. `kinds`: wire names, () for all that are built in; kinds
+    that CustomResourceDefinitions define are followed as well. `on_flush` is called once a second, when the
+    recorded data can be read.
     """
     now_s, wall_s = clock.now(), clock.wall()
     writer.begin(now_s, wall_s)
@@ -74,7 +75,7 @@ async def record_mesh(
 
 
 class _Following:
-    """The watches, one a kind."""
+    """The watches, one for each kind."""
 
     def __init__(self, writer: Writer, api: Api, clock: Clock, random: Random, *, has_lines: bool) -> None:
         self._writer, self._api, self._clock, self._random = writer, api, clock, random
@@ -205,7 +206,7 @@ def _error_of(event: WatchEvent) -> ApiError:
 
 
 class _Tail:
-    """What the processes write: lines from a while ago on, and from then on all."""
+    """Reader of the processes' event and span files: lines since a given time, and then all new ones."""
 
     def __init__(self, writer: Writer, events: Path | None, spans: Path | None, since_s: float) -> None:
         self._writer, self._events, self._spans, self._since_s = writer, events, spans, since_s

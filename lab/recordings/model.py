@@ -1,8 +1,8 @@
-"""Rows become columns: what a page shows of a mesh at one version. Pure.
+"""Turn rows into columns: the data that a page shows of a mesh at one version. Pure.
 
-Changes are applied in the order of versions. A row keeps its number (its slot) while its object lives, and the lowest
-free number is used again, so that a picture of one pixel a pod does not jump. What nodes have of their pods is summed
-in integers, so that it is the same however it was come to.
+Changes are applied in the order of versions. A row keeps its number (its slot) while its object lives, and the
+lowest free number is used again, so that a picture of one pixel a pod does not jump. Sums over a node's pods
+are integers, so that they are the same however they were reached.
 """
 
 import heapq
@@ -20,18 +20,18 @@ from lab.recordings.rows import CLAIMS, NODES, PODS, POOLS, SLICES, TOPOLOGIES, 
 from services.api.meta import Document
 
 SHOWN: Final = frozenset((PODS, NODES, TOPOLOGIES, SLICES, CLAIMS))
-"""Kinds whose bodies make rows; of all others only the owners count, for roles."""
+"""Kinds whose bodies make rows; of all other kinds only the owners are used, for roles."""
 ENDED: Final = (rows.PHASES.index("Succeeded"), rows.PHASES.index("Failed"))
-"""Phases of pods that request nothing any more."""
+"""Phases of pods that no longer request anything."""
 OWN_NOTHING: Final = frozenset(("Event", "Lease"))
-"""Kinds that no object has as its owner; there are many of them."""
+"""Kinds that never own objects; there are many objects of them."""
 _UNSHOWN: Final = (Spec("node_name", "u32"), Spec("nominated_name", "u32"), Spec("own_devices", "f64"))
-"""What is known of a pod besides its columns: so that its row needs not be kept as well."""
+"""Values of a pod besides its columns, kept so that its row need not be kept as well."""
 _STRINGS: Final = {
     NODES: ("name", "zone", "taints"),
     PODS: ("name", "ns", "owner", "role", "reason", "node_name", "nominated_name"),
 }
-"""Columns that are numbers of strings."""
+"""Columns whose values are numbers of strings."""
 UNUSED_MAX: Final = 50_000
 _U16_MAX: Final = 65_535
 _ROWS_BEGUN: Final = 64
@@ -40,8 +40,9 @@ Row = PodRow | NodeRow | NumaRow | rows.SliceRow | rows.ClaimRow
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One object's change. `body`: its JSON, or the document; None where it is not recorded, then `facts` are what the
-    event log says. `owners`: uids, None to read them from the body. `row`: that of the body, where it is known."""
+    """Change of one object. `body`: its JSON, or the document; None if it is not recorded: then `facts` are the fields
+    from the event log. `owners`: uids, None to read them from the body. `row`: that of the body, if it is known.
+    """
 
     type: str
     resource: str
@@ -56,8 +57,9 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Table:
-    """Columns that grow, and which of their rows are free. They lie row by row, so that a row is read and written at
-    once."""
+    """Columns that grow, and the list of their free rows. They are stored row by row, so that a row is read and
+    written at once.
+    """
 
     def __init__(self, specs: tuple[Spec, ...], unshown: tuple[Spec, ...] = ()) -> None:
         """`unshown`: columns that `of` and `all` leave out."""
@@ -80,7 +82,7 @@ class Table:
         return self._columns[name][: self.size]
 
     def take(self, uid: str) -> int:
-        """Return the row of that uid, the lowest free one if it is new."""
+        """Return the row of that uid; for a new uid the lowest free row."""
         if (slot := self.slots.get(uid)) is not None:
             return slot
         if self._free:
@@ -94,19 +96,19 @@ class Table:
         return slot
 
     def restore(self, size: int, slots: Array, columns: Mapping[str, Array]) -> None:
-        """Have these rows in these slots, and nothing else; which uids they are of, `name` says."""
+        """Replace all rows by these, in these slots; `name` assigns the uids."""
         self.size = size
         self._hold(np.zeros(max(size, _ROWS_BEGUN), self._dtype))
         for name, values in columns.items():
             self._columns[name][slots] = values
 
     def name(self, slots: Mapping[str, int]) -> None:
-        """Know whose the rows are after `restore`."""
+        """Assign uids to the rows after `restore`."""
         self.slots = dict(slots)
         self._free = sorted(set(range(self.size)) - set(self.slots.values()))
 
     def release(self, uid: str) -> int | None:
-        """Have the row of that uid be free; return its number, if it had one."""
+        """Free the row of that uid; return its number, None if it had none."""
         slot = self.slots.pop(uid, None)
         if slot is not None:
             heapq.heappush(self._free, slot)
@@ -121,12 +123,12 @@ class Table:
         self.changed[slot] = None
 
     def row(self, slot: int) -> tuple[Any, ...]:
-        """Return a row as Python's own values, in the order of `specs`."""
+        """Return a row as plain Python values, in the order of `specs`."""
         found: tuple[Any, ...] = self._rows.item(slot)
         return found
 
     def put(self, slot: int, row: tuple[Any, ...]) -> None:
-        """Set a row, values in the order of `specs`."""
+        """Set a row to values in the order of `specs`."""
         self._rows[slot] = row
         self.changed[slot] = None
 
@@ -147,7 +149,7 @@ class Table:
 
 
 class _Use:
-    """What the pods that name a node come to."""
+    """Sums over the pods that name a node."""
 
     __slots__ = ("cpu", "devices", "held_cpu", "held_memory", "memory", "phases", "requesting")
 
@@ -167,7 +169,7 @@ class _Use:
 
 
 class _Devices:
-    """The devices that drivers publish for nodes, and those that claims have; of each pool the newest generation."""
+    """Devices that drivers publish for nodes, and devices allocated to claims; of each pool the newest generation."""
 
     def __init__(self) -> None:
         self._slices: dict[tuple[str, str], dict[str, rows.SliceRow]] = {}
@@ -267,7 +269,7 @@ assert _Pod._fields == tuple(spec.name for spec in (*POD_COLUMNS, *_UNSHOWN))
 
 
 class _Restored(NamedTuple):
-    """What a model was restored from."""
+    """Data from which a model was restored."""
 
     strings: list[str]
     nodes: Mapping[str, Array]
@@ -318,10 +320,10 @@ def _owners(change: Change) -> tuple[str, ...]:
 
 
 class Model:
-    """What is known of nodes and pods after the versions that were applied.
+    """State of nodes and pods after the versions that were applied.
 
-    `rv`, `time`: of the newest of them, in seconds of the recording's clock; `is_in_group`: what was committed together
-    with it is not complete.
+    `rv`, `time`: of the newest version, in seconds of the recording's clock; `is_in_group`: the group that was
+    committed together with it is not complete.
     """
 
     def __init__(self, roles: Roles | None = None) -> None:
@@ -346,14 +348,14 @@ class Model:
     # -- changes ---------------------------------------------------------------------------------------
 
     def apply(self, rv: int, t: float, group_end: bool, changes: Iterable[Change]) -> None:
-        """Take what was committed as version `rv` at `t`; `group_end` False: more belongs to it."""
+        """Apply the changes committed as version `rv` at `t`; `group_end` False: the group continues."""
         self._know()
         self.rv, self.time, self.is_in_group = rv, t, not group_end
         for change in changes:
             self._apply(change)
 
     def move(self, uid: str, pool: str, t: float | None = None) -> None:
-        """Have a pod be in that pool of the scheduling queue; "": in none."""
+        """Move a pod to that pool of the scheduling queue; "": to no pool."""
         self._know()
         self.time = self.time if t is None else t
         number = POOLS.index(pool) if pool in POOLS else 0
@@ -366,12 +368,12 @@ class Model:
             self.pods.set(slot, {"pool": number})
 
     def pool_of(self, uid: str) -> str:
-        """Return which pool of the scheduling queue a pod is in, "" for none."""
+        """Return the pod's pool of the scheduling queue; empty string if it is in none."""
         self._know()
         return POOLS[self._pools.get(uid, 0)]
 
     def uid_of(self, namespace: str, name: str) -> str:
-        """Return the uid of a pod, "" when there is none."""
+        """Return the uid of a pod; empty string if there is no such pod."""
         self._know()
         return self._pod_uids.get(namespace, {}).get(name, "")
 
@@ -410,12 +412,12 @@ class Model:
         )
 
     def role_of(self, uid: str) -> str:
-        """Return the role of a pod, "" when there is none with that uid."""
+        """Return the role of a pod; empty string if no pod has that uid."""
         pod = self._pod(uid)
         return role_of_parts(self.strings[pod.role], pod.role_number) if pod is not None else ""
 
     def keys(self, resource: str) -> list[tuple[str, str]]:
-        """Return namespace and name of all objects of a kind of which there are rows."""
+        """Return namespace and name of all objects of a kind that have rows."""
         self._know()
         match resource:
             case "pods":
@@ -460,7 +462,7 @@ class Model:
                 self._stale |= dict.fromkeys(sorted(self._devices.on_claim(claim, change.namespace, change.name)))
 
     def row_of(self, change: Change) -> Row | None:
-        """Return the row of a change that is no deletion, None of what cannot be read."""
+        """Return the row for a change that is no deletion; None if it cannot be read."""
         if change.row is not None:
             return change.row
         body = change.body
@@ -602,7 +604,7 @@ class Model:
         return self.nodes.slots[row.uid] if row is not None else -1
 
     def number(self, text: str) -> int:
-        """Return the number of a string, a new one if it is new."""
+        """Return the number of a string; a new string gets a new number."""
         number = self._numbers.get(text)
         if number is None:
             number = self._numbers[text] = len(self.strings)
@@ -647,9 +649,12 @@ class Model:
         pools: Array,
         others: Iterable[tuple[str, Row]],
     ) -> None:
-        """Have these rows (columns of `index.NODE_ROWS` and `POD_ROWS`) of tables of these sizes, the first `known`
-        strings, `pools` by the number of a uid, and these rows of topologies, slices and claims. Strings that are not
-        known are uids, and what later versions brought."""
+        """Set the state to given rows of nodes, pods, and the other kinds.
+
+        `nodes` and `pods` are columns of `index.NODE_ROWS` and `POD_ROWS`, `sizes` those of the tables. The first
+        `known` of the strings are known; the others are uids, and strings of later versions. `pools`: by the number of
+        a uid. `others`: rows of topologies, slices and claims.
+        """
         self.strings = strings[:known]
         for resource, row in others:
             match row:
@@ -721,8 +726,10 @@ class Model:
     # -- strings ---------------------------------------------------------------------------------------
 
     def compact(self) -> bool:
-        """Forget strings that no row has any more, once there are `UNUSED_MAX` more of them than of rows; whether any
-        were. Strings have other numbers then: readers are to be sent `frames`."""
+        """Forget strings that no row uses, once there are `UNUSED_MAX` more strings than rows; return whether any were.
+
+        Strings then have other numbers: send `frames` to all readers.
+        """
         self._know()
         if len(self.strings) <= UNUSED_MAX + 2 * (len(self.pods.slots) + len(self.nodes.slots)):
             return False
@@ -744,13 +751,15 @@ class Model:
         return frames.IN_GROUP if self.is_in_group else 0
 
     def columns(self, table: str) -> dict[str, Array]:
-        """Return all rows of `nodes` or `pods`; views that later changes change."""
+        """Return all rows of `nodes` or `pods`, as views that change with later changes."""
         self._settle()
         return (self.nodes if table == NODES else self.pods).all()
 
     def frames(self) -> list[bytes]:
-        """Return all that is known: strings, nodes, pods. What `delta` returns next may be taken after it, by a
-        reader that was given nothing before."""
+        """Return the whole state: strings, nodes, pods.
+
+        A reader that had nothing before may apply the next `delta` after it.
+        """
         self._settle()
         flags = self._flags | frames.REPLACES
         return [
@@ -760,15 +769,17 @@ class Model:
         ]
 
     def forget_changes(self) -> None:
-        """Have `delta` say what changes from now on."""
+        """Reset `delta`, so that it returns only changes from now on."""
         self._settle()
         self._sent_strings = len(self.strings)
         for table in (self.nodes, self.pods):
             table.changed.clear()
 
     def delta(self) -> list[bytes]:
-        """Return what changed since the last call: new strings, changed rows; where neither nodes nor pods changed, a
-        frame without rows, which says the version."""
+        """Return the changes since the last call: new strings and changed rows.
+
+        If neither nodes nor pods changed, it is a frame without rows, which gives the version.
+        """
         self._settle()
         made: list[bytes] = []
         if self._sent_strings < len(self.strings):

@@ -1,6 +1,6 @@
-"""In which pool of the scheduling queue pods are, read from the lines that say when one enters a pool. Pure.
+"""Pools of the scheduling queue that pods are in, read from the event-log lines about entering a pool. Pure.
 
-A scheduler that ends, or loses its lease, has its pods in none. Source: scheduler-queue-and-cycles 2.
+When a scheduler ends, or loses its lease, its pods are in no pool. Source: scheduler-queue-and-cycles 2.
 """
 
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from lab.recordings.rows import POOLS
 from services.telemetry.eventlog import Line
 
 SIGNS: Final = (b'"ev":"sched.moved"', b'"ev":"lease.lose"', b'"ev":"fault.inject"', b'"ev":"proc.start"')
-"""What lines have in them that `Moves` reads."""
+"""Byte strings that mark the lines which `Moves` reads."""
 _ENDS: Final = ("kill", "restart")
 
 
 class Move(NamedTuple):
-    """From then on (seconds of the recording's clock) the pod is in that pool; "": in none."""
+    """The pod enters that pool at `t` (seconds of the recording's clock); "": it leaves the queue."""
 
     t: float
     uid: str
@@ -23,14 +23,14 @@ class Move(NamedTuple):
 
 
 class Moves:
-    """Reads lines in their order."""
+    """Reader of moves from lines in order."""
 
     def __init__(self) -> None:
         self._held: dict[str, dict[str, None]] = {}
         """By scheduler: the pods that are in some pool."""
 
     def of(self, line: Line, t: float) -> Iterator[Move]:
-        """Yield what a line, written at `t`, says of pods."""
+        """Yield the moves that a line, written at `t`, reports."""
         match line.ev:
             case "sched.moved" if line.obj is not None:
                 uid, data = line.obj["uid"], line.data

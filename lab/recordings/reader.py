@@ -1,7 +1,8 @@
-"""Reads a recording, also one that still grows or whose writer was killed: what is torn at its end is left out.
+"""Read a recording, also one that still grows or whose writer was killed: a torn end is left out.
 
-Versions are in memory, some hundred bytes each; bodies, lines and spans are read when they are asked for. Several
-threads may read one that has a lock for its `guard`: the live page plays a recording while it is asked about it.
+Versions are in memory, some hundred bytes each; bodies, lines and spans are read when they are asked for.
+Several threads may read a recording whose `guard` is a lock: the live page plays a recording while it answers
+requests about it.
 """
 
 import os
@@ -47,13 +48,13 @@ from services.telemetry.spans import FinishedSpan
 T = TypeVar("T")
 PIECE: Final = 1 << 20
 UNPACKED_MAX: Final = 64
-"""So many pieces of the pack are kept unpacked."""
+"""Number of pieces of the pack that are kept unpacked."""
 Key = tuple[str, str, str]
 NEVER: Final = 2**63 - 1
 
 
 class _Numbers(NamedTuple):
-    """Versions as arrays: their numbers, from which on each is not the newest, and where one may stop."""
+    """Versions as arrays: their numbers, the number that replaces each, and the numbers at which a reader may stop."""
 
     rvs: Array
     over: Array
@@ -120,7 +121,7 @@ class _File:
 
 
 class Recording:
-    """A recording that is open. Made by `open`."""
+    """An open recording. Create it with `open`."""
 
     def __init__(self, path: Path, source: _Folder | _File, meta: Meta) -> None:
         self.path, self.meta = path, meta
@@ -143,7 +144,7 @@ class Recording:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Return the recording there. Raises: Unreadable, in one line that says why."""
+        """Open the recording at a path. Raises: Unreadable, in one line that says why."""
         path = Path(path)
         source: _Folder | _File | None = None
         try:
@@ -161,7 +162,7 @@ class Recording:
             raise Unreadable(f"{path}: {what}") from None
 
     def close(self) -> None:
-        """Have its files be closed."""
+        """Close the recording's files."""
         self._source.close()
 
     def __enter__(self) -> Self:
@@ -172,11 +173,11 @@ class Recording:
 
     @property
     def is_complete(self) -> bool:
-        """Whether its writer ended it; one that is not may grow."""
+        """Whether the writer ended the recording; otherwise it may still grow."""
         return bool(self.meta.ended)
 
     def refresh(self) -> bool:
-        """Read what was written since; whether there was anything."""
+        """Read the data written since the last call; return whether there was a new version."""
         with suppress(OSError, Unreadable):  # what was read before holds
             self.meta = _meta(self.path, self._source.read(META))
         for place in self._new(BODIES, Place):
@@ -237,32 +238,32 @@ class Recording:
 
     @property
     def rv_range(self) -> tuple[int, int]:
-        """The first and the last version at which one may stop; (0, 0) of an empty recording."""
+        """The first and the last version at which a reader may stop; (0, 0) for an empty recording."""
         stops = self._numbers().stops
         return (int(stops[0]), int(stops[-1])) if len(stops) else (0, 0)
 
     @property
     def time_range(self) -> tuple[float, float]:
-        """When the first and the last version were committed; (0, 0) of an empty recording."""
+        """Commit times of the first and the last version; (0, 0) for an empty recording."""
         return (self._versions[0].t, self._versions[-1].t) if self._versions else (0.0, 0.0)
 
     def time_of(self, line: Line) -> float:
-        """Return when a line was written, in seconds of the recording's clock."""
+        """Return the time of a line, in seconds of the recording's clock."""
         return line.mono_ns / 1e9 - self.meta.clock.zero_s
 
     def stop_at(self, rv: int) -> int:
-        """Return the newest version up to `rv` at which one may stop: the end of a group; 0 before the first."""
+        """Return the newest version up to `rv` at which a reader may stop: the end of a group; 0 before the first."""
         stops = self._numbers().stops
         place = int(np.searchsorted(stops, rv, "right"))
         return int(stops[place - 1]) if place else 0
 
     def version_at(self, t: float) -> int:
-        """Return the newest version up to that time at which one may stop; 0 before the first."""
+        """Return the newest version up to that time at which a reader may stop; 0 before the first."""
         place = bisect_right(self._versions, t, key=lambda each: each.t)
         return self.stop_at(self._versions[place - 1].rv) if place else 0
 
     def time_at(self, rv: int) -> float:
-        """Return when a version was committed, or the next one that there is; 0 after the last."""
+        """Return the commit time of a version, or of the next existing one; 0 after the last."""
         place = bisect_left(self._versions, rv, key=lambda each: each.rv)
         return self._versions[place].t if place < len(self._versions) else 0.0
 
@@ -270,46 +271,46 @@ class Recording:
         return len(self._versions)
 
     def versions(self, after_rv: int = 0) -> Iterator[Version]:
-        """Yield the versions after that one, in their order."""
+        """Yield the versions after that one, in order."""
         begin = bisect_right(self._versions, after_rv, key=lambda each: each.rv)
         yield from self._versions[begin:]
 
     def versions_of(self, resource: str, ns: str, name: str) -> list[Version]:
-        """Return all versions of an object, and of others before it that had its name."""
+        """Return all versions of an object, and of earlier objects with the same name."""
         return [self._versions[i] for i in self._by_key.get((resource, ns, name), ())]
 
     @property
     def resources(self) -> list[str]:
-        """The kinds of which there is a version, by wire name."""
+        """Wire names of the kinds that have a version in the recording."""
         return sorted({resource for resource, _, _ in self._by_key})
 
     # -- states ----------------------------------------------------------------------------------------
 
     def state_at(self, rv: int) -> dict[Key, Version]:
-        """Return what was stored at that version, or at the last end of a group before it."""
+        """Return the objects stored at that version, or at the last end of a group before it."""
         versions, stop, numbers = self._versions, self.stop_at(rv), self._numbers()
         count = int(np.searchsorted(numbers.rvs, stop, "right"))
         live = np.flatnonzero(numbers.over[:count] > stop).tolist()
         return {versions[i].key: versions[i] for i in live}
 
     def version_of(self, resource: str, ns: str, name: str, rv: int) -> Version | None:
-        """Return the newest version of an object then, None when it is not there."""
+        """Return the newest version of an object at version `rv`, None if it did not exist then."""
         numbers, stop = self._by_key.get((resource, ns, name), []), self.stop_at(rv)
         place = bisect_right(numbers, stop, key=lambda i: self._versions[i].rv)
         found = self._versions[numbers[place - 1]] if place else None
         return found if found is not None and found.type != DELETED else None
 
     def object_at(self, resource: str, ns: str, name: str, rv: int) -> bytes | None:
-        """Return the body of an object then; None when it was not there, or its body is not recorded."""
+        """Return the body of an object at version `rv`; None if it did not exist then, or its body is not recorded."""
         version = self.version_of(resource, ns, name, rv)
         return self.body(version.sha) if version is not None else None
 
     def has_body(self, version: Version) -> bool:
-        """Whether the body of that version is recorded."""
+        """Return whether the body of that version is recorded."""
         return version.sha in self._places
 
     def body(self, sha: str) -> bytes | None:
-        """Return a body; None when it is not recorded."""
+        """Return the body with that hash; None if it is not recorded."""
         place = self._places.get(sha)
         if place is None:
             return None
@@ -322,7 +323,7 @@ class Recording:
         return found if len(found) == place.length else None
 
     def change(self, version: Version) -> Change:
-        """Return what a version changed, as a `Model` takes it."""
+        """Return the change that a version made, in the form that a `Model` takes."""
         return Change(
             version.type,
             version.resource,
@@ -336,8 +337,10 @@ class Recording:
         )
 
     def model_at(self, rv: int) -> Model:
-        """Return the columns at that version, or at the last end of a group before it. The first call of a recording
-        without its rows (one that grows, or was torn) reads all of it."""
+        """Return the model at that version, or at the last end of a group before it.
+
+        In a recording without stored rows (one that grows, or was torn) the first call reads all of it.
+        """
         if self._past is None:
             self._past = read_past(self._source.read(ROWS), len(self._versions)) or past_of(self)
         stop = self.stop_at(rv)
@@ -345,8 +348,11 @@ class Recording:
         return self._past.model_at(stop, self._versions[place - 1].t if place else 0.0)
 
     def replayed(self, model: Model, after_rv: int = 0) -> Iterator[Version]:
-        """Apply the versions after that one to a model, `model_at(after_rv)`, with the moves in the scheduling queue
-        between them; yield each version when it was applied. The moves are read before this returns."""
+        """Apply the versions after that one to a model, and yield each version once it is applied.
+
+        `model` is that of `model_at(after_rv)`. The moves in the scheduling queue between the versions are applied as
+        well; they are read before this returns.
+        """
         return self._applied(model, after_rv, self._known_moves())
 
     def _applied(self, model: Model, after_rv: int, moves: list[Move]) -> Iterator[Version]:
@@ -364,7 +370,7 @@ class Recording:
         return self._moves
 
     def moves(self) -> Iterator[Move]:
-        """Yield when pods entered pools of the scheduling queue, in the order of the lines that say so."""
+        """Yield the moves of pods into pools of the scheduling queue, in the order of the lines that report them."""
         reader = Moves()
         decoder = msgspec.json.Decoder(Line)
         for _, raw in _streams(self._source, LINES, 0):
@@ -386,7 +392,7 @@ class Recording:
         return self._of(SPANS, FinishedSpan)
 
     def decisions(self) -> Iterator[bytes]:
-        """Yield the decisions that were recorded with their scores, as JSON; those of a simulation."""
+        """Yield the decisions that a simulation recorded with their scores, as JSON."""
         for _, raw in _streams(self._source, DECISIONS, 0):
             yield from raw.splitlines()
 

@@ -1,6 +1,6 @@
-"""A recording answers as an API server does: kinds, objects at a version, tables and histories. Pure.
+"""Answer from a recording as an API server does: kinds, objects at a version, tables and histories. Pure.
 
-The page and the commands ask it alike. What the recording has no body of, it says so.
+The page and the commands use it alike. If a body is not recorded, the answer says so.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +23,12 @@ from services.client.discovery import ObjectQuery, ServedKind
 
 NOT_RECORDED: Final = "body not recorded"
 CHANGES_MAX: Final = 500
-"""How many changes of an object a history has at most, unless more are wanted."""
+"""Largest number of changes in an object's history, unless more are asked for."""
 NAMES_MAX: Final = 3
 
 
 class RecordedApi:
-    """The objects of a recording. `remark`: called with what a reader should know beside an answer."""
+    """The objects of a recording. `remark`: called with notes that a reader should see beside an answer."""
 
     def __init__(self, recording: Recording, remark: Callable[[str], None] = lambda text: None) -> None:
         self.recording, self._remark = recording, remark
@@ -36,7 +36,7 @@ class RecordedApi:
     # -- kinds -----------------------------------------------------------------------------------------
 
     def kinds(self) -> list[ServedKind]:
-        """Return the kinds of which the recording has a version."""
+        """Return the kinds that have a version in the recording."""
         return [_served(self.resource(title)) for title in self.recording.resources]
 
     def kind_named(self, name: str) -> ServedKind:
@@ -48,7 +48,7 @@ class RecordedApi:
         return kind
 
     def resource(self, title: str) -> Resource:
-        """Return a kind as it was served; a custom one as its definition says, if that is recorded."""
+        """Return a kind as it was served; a custom one from its definition, if that is recorded."""
         builtin = resources().get(title)
         if builtin is not None:
             return builtin
@@ -78,7 +78,7 @@ class RecordedApi:
         return document
 
     def is_recorded(self, version: Version) -> bool:
-        """Whether the recording has all of a version; of one that deletes there is no body to miss."""
+        """Return whether a version is completely recorded; a deletion has no body that could be missing."""
         return version.type == DELETED or self.recording.has_body(version)
 
     def versions_of(self, kind: ServedKind, namespace: str, name: str) -> list[Version]:
@@ -95,17 +95,17 @@ class RecordedApi:
         ]
 
     def time(self, version: Version) -> str:
-        """Return when a version was committed, as Kubernetes writes times."""
+        """Return the commit time of a version, as Kubernetes writes times."""
         return format_micro_time(self.recording.meta.clock.wall_s + version.t)
 
     def wall_at(self, rv: int) -> float:
-        """Return the wall's time at a version."""
+        """Return the wall time at a version."""
         return self.recording.meta.clock.wall_s + (self.recording.time_at(rv) if rv else 0.0)
 
     def cells(
         self, resource: Resource, version: Version, body: Document | None, wall_s: float, absent: str = NOT_RECORDED
     ) -> list[Any]:
-        """Return an object's row of `kubectl get`; `absent`: what stands for the cells of a body that is missing."""
+        """Return an object's row of `kubectl get`; `absent`: text of the cells whose body is missing."""
         columns = columns_of(resource)
         if body is not None:
             return cells_of(columns, body, wall_s)
@@ -114,7 +114,7 @@ class RecordedApi:
     # -- answers ---------------------------------------------------------------------------------------
 
     def object_at(self, kind: ServedKind, namespace: str, name: str, rv: int) -> Document:
-        """Return an object as it was. Raises: NotFound; Expired when its body is not recorded."""
+        """Return an object as it was at version `rv`. Raises: NotFound; Expired when its body is not recorded."""
         version = self.recording.version_of(kind.title, namespace if kind.is_namespaced else "", name, rv)
         if version is None:
             raise _not_found(kind, namespace, name, f"at version {rv}")
@@ -148,7 +148,7 @@ class RecordedApi:
         return {"kind": f"{kind.kind}List", "apiVersion": "v1", "metadata": metadata, "items": bodies}
 
     def items(self, kind: ServedKind, at: str) -> Iterator[Document]:
-        """Yield all objects of a kind whose bodies are recorded, as they were. Raises: ApiError."""
+        """Yield all objects of a kind at a version whose bodies are recorded. Raises: ApiError."""
         for version in self.versions_at(kind, self._version(at)):
             body = self.body(version)
             if body is not None:
@@ -241,7 +241,7 @@ class RecordedApi:
 
 
 def column_documents(columns: Sequence[Column]) -> list[Document]:
-    """Return what a table says of its columns."""
+    """Return the column definitions of a table."""
     return [{"name": column.name, "type": column.type, "priority": column.priority} for column in columns]
 
 

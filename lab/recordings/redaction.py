@@ -1,8 +1,8 @@
-"""What of objects and lines may not be recorded or shown: values of Secrets, tokens, private keys. Pure.
+"""Remove from objects and lines what may not be recorded or shown: values of Secrets, tokens, private keys. Pure.
 
-It is applied before anything is written, so that no file has to be trusted to hide what it holds. A value becomes
-`••• 12 bytes`. Hashes that are made of a Secret's values go as well: who knows everything else of an object finds a
-short password by trying.
+It is applied before anything is written, so that no file has to be trusted to hide what it holds. A value
+becomes `••• 12 bytes`. Hashes over a Secret's values are removed as well: a reader who knows everything else of
+an object can find a short password by trying.
 """
 
 import base64
@@ -20,7 +20,7 @@ SECRETS: Final = "secrets"
 SECRET_KIND: Final = "Secret"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _TOKEN: Final = re.compile(rb"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}")
-"""A signed token (RFC 7519), such as those of service accounts."""
+"""Pattern of a signed token (RFC 7519), such as those of service accounts."""
 _AUTHORIZATION: Final = re.compile(rb"\b([Bb]earer|[Bb]asic) +([A-Za-z0-9._~+/=-]{8,})")
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
 _KUBECONFIG: Final = re.compile(
@@ -28,19 +28,22 @@ _KUBECONFIG: Final = re.compile(
     rb"(?P<colon>: *)(?!\xe2\x80\xa2)(?P<plain>[^\s\\\"',{}\[\]]{3,})"
     rb"|(?P<quoted>\\*[\"']?: *(?P<quote>\\*[\"']))(?!\xe2\x80\xa2)(?P<text>(?:[^\"\\]|\\.)+?)(?<!\\)(?P=quote))"
 )
-"""What a kubeconfig in a ConfigMap or an annotation lets its reader in by; YAML or JSON, as text inside of JSON, and as
-text inside of that again, as `kubectl apply` notes it. What stands for a hidden value is none."""
+"""Pattern of the credentials in a kubeconfig that stands in a ConfigMap or an annotation.
+
+It matches YAML or JSON, as text inside JSON, and as text inside that again, as `kubectl apply` notes it. A
+replacement for a hidden value does not match.
+"""
 
 
 def hidden(size: int) -> str:
-    """Return what stands for a value of so many bytes."""
+    """Return the replacement for a value of that many bytes."""
     return f"••• {size} bytes"
 
 
 def redacted(resource: str, body: bytes) -> bytes:
-    """Return the body of an object as it may be recorded; the same bytes where nothing has to be hidden.
+    """Return the body of an object as it may be recorded; the same bytes if nothing has to be hidden.
 
-    Of a Secret that cannot be read nothing is left but an empty document.
+    A Secret that cannot be read becomes an empty document.
     """
     if resource != SECRETS:
         return redacted_text(body)
@@ -52,7 +55,7 @@ def redacted(resource: str, body: bytes) -> bytes:
 
 
 def redacted_secret(secret: Document) -> Document:
-    """Return a Secret without its values, those that `kubectl apply` noted in an annotation included."""
+    """Return a Secret without its values, also those in the annotation of `kubectl apply`."""
     made = dict(secret)
     for field in ("data", "stringData"):
         if isinstance(values := made.get(field), dict):
@@ -68,7 +71,7 @@ def redacted_secret(secret: Document) -> Document:
 
 
 def redacted_text(text: bytes) -> bytes:
-    """Return JSON (or any text) without the tokens, credentials and private keys that stand in it."""
+    """Return JSON (or any text) without its tokens, credentials and private keys."""
     if not may_leak(text):
         return text
     text = _PRIVATE_KEY.sub(_shown, text)
@@ -78,7 +81,10 @@ def redacted_text(text: bytes) -> bytes:
 
 
 def may_leak(text: bytes) -> bool:
-    """Whether anything in JSON (or any text) may have to be hidden. What is said of many lines holds for each."""
+    """Return whether JSON (or any text) may hold something to hide.
+
+    False for several lines is false for each of them.
+    """
     # Every line and every body passes here: a rare byte is looked for first, which is many times faster than a word,
     # as a word is than a pattern.
     return (

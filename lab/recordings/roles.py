@@ -1,22 +1,22 @@
-"""Which object plays which role: what the objects of two runs are compared by. Pure.
+"""Roles of objects, by which the objects of two runs are compared. Pure.
 
-Uids and generated names mean nothing: a pod of an owner is its number in the order of creation, and a bare object is
-its name.
+Uids and generated names mean nothing: the role of an owned pod is its number in the order of creation, and that
+of a bare object is its name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 PLAIN: Final = ("", "default")
-"""Namespaces that roles do not name."""
+"""Namespaces that are left out of roles."""
 DEPARTED_MAX: Final = 10_000
 NAMES_MAX: Final = 50_000
 
 
 class Roles:
-    """Which object plays which role, by uid, learned from first versions in their order.
+    """Roles of objects by uid, learned from first versions in order.
 
-    Objects that are gone are known for a while; of names without an owner the latest `NAMES_MAX` are counted.
+    Deleted objects stay known for a while; of names without an owner the latest `NAMES_MAX` are counted.
     """
 
     def __init__(self) -> None:
@@ -30,8 +30,10 @@ class Roles:
         self._departed: dict[str, None] = {}
 
     def learn(self, uid: str, kind: str, namespace: str, name: str, owners: Iterable[str] = ()) -> bool:
-        """Give an object its role: the next of its owner, of whose uids the first that is known counts. Return whether
-        it is new."""
+        """Give an object its role, the next one of its owner; return whether the object is new.
+
+        `owners`: uids of the owners; the first known one counts.
+        """
         if uid in self._by_uid:
             return False
         kind = kind.lower()
@@ -43,12 +45,13 @@ class Roles:
         return True
 
     def knows(self, uid: str) -> bool:
-        """Whether that object has its role."""
+        """Return whether that object has its role."""
         return uid in self._by_uid
 
     def of_pod(self, uid: str, namespace: str, name: str, owners: Iterable[str], role_of: Callable[[str], str]) -> str:
-        """Return the role of a pod that is new; it is for the caller to keep it. `role_of`: that of another pod whose
-        uid is an owner's, "" where there is none."""
+        """Return the role of a new pod, which the caller keeps. `role_of`: returns the role of another pod, for an
+        owner's uid; empty string if there is no such pod.
+        """
         known = (self._owners.get(owner) or (("pod", role) if (role := role_of(owner)) else None) for owner in owners)
         return self._next("pod", namespace, name, known)[2]
 
@@ -71,8 +74,9 @@ class Roles:
         return owner_kind, stem, f"{stem}#{number}" if is_owned or number else stem
 
     def depart(self, uid: str) -> None:
-        """Note that an object is gone; of these the latest `DEPARTED_MAX` are known, since others may still name
-        them."""
+        """Note that an object is deleted. The latest `DEPARTED_MAX` of these stay known, since other objects may still
+        name them.
+        """
         if uid not in self._by_uid:
             return
         self._departed[uid] = None
@@ -83,30 +87,30 @@ class Roles:
             self._counts.pop(self._by_uid.pop(oldest, ""), None)
 
     def of(self, uid: str, otherwise: str = "") -> str:
-        """Return the role of the object with that uid; `otherwise`: when no version of it was seen."""
+        """Return the role of the object with that uid; `otherwise`: the result if no version of it was seen."""
         return self._by_uid.get(uid, otherwise or uid)
 
 
 def parts_of(role: str) -> tuple[str, int]:
-    """Return what is before the number of a role, and 1 + the number; 0 of one that has none."""
+    """Split a role into the text before its number, and 1 + the number; 0 if it has no number."""
     stem, sign, number = role.rpartition("#")
     return (stem, int(number) + 1) if sign and number.isdecimal() else (role, 0)
 
 
 def role_of_parts(stem: str, number: int) -> str:
-    """Return the role of which `parts_of` returns these."""
+    """Return the role for the parts that `parts_of` returns."""
     return f"{stem}#{number - 1}" if number else stem
 
 
 class KnownRoles(Roles):
-    """Roles that were all learned before."""
+    """Roles that were all learned before; nothing new is learned."""
 
     def __init__(self, roles: Mapping[str, str]) -> None:
         super().__init__()
         self._known = roles
 
     def learn(self, uid: str, kind: str, namespace: str, name: str, owners: Iterable[str] = ()) -> bool:
-        """Learn nothing."""
+        """Ignore the object; return False."""
         return False
 
     def of_pod(self, uid: str, namespace: str, name: str, owners: Iterable[str], role_of: Callable[[str], str]) -> str:

@@ -1,8 +1,8 @@
-"""What a page shows of one object, as plain values: documents in, rows out. Pure.
+"""Values that a page shows of one object: read documents, return rows. Pure.
 
-Requests are those that the scheduler counts: of a pod that is resized, the largest of desired, allocated and actual.
-What its node holds for it is what was allocated, and nothing before the kubelet has seen the pod. What each column says
-is in docs/reference/recordings.md.
+Requests are those that the scheduler counts: for a resized pod, the largest of desired, allocated and actual.
+The resources that its node holds for it are those allocated, and none before the kubelet has seen the pod. Each
+column is described in docs/reference/recordings.md.
 Source: KEP-753, KEP-1287, KEP-4671, kubelet-unbinding 4.1, kep-5836 4.
 """
 
@@ -27,11 +27,11 @@ PODS, NODES = "pods", "nodes"
 TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
 SLICES, CLAIMS = "resourceslices.resource.k8s.io", "resourceclaims.resource.k8s.io"
 PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
-"""The numbers of phases in columns are their places here."""
+"""Phases of pods; columns hold their positions in this tuple."""
 POOLS: Final = ("", "in_flight", "active", "backoff", "error_backoff", "unschedulable", "gated")
-"""The same of the pools of the scheduling queue."""
+"""Pools of the scheduling queue; columns hold their positions in this tuple."""
 TERMINATING, NOMINATED, RESIZE_PENDING, EXCLUDED, IN_GROUP, WAS_UNBOUND, FROM_FACTS = (1 << i for i in range(7))
-"""Flags of a pod; the last: its row is made of the event log's facts, since its body was not recorded."""
+"""Flags of a pod. The last one: its row was made from the event log's facts, since its body was not recorded."""
 NUMA_NODES: Final = 8
 ZONE: Final = "topology.kubernetes.io/zone"
 _NOT_DEVICES: Final = ("hugepages-", "attachable-volumes-")
@@ -40,9 +40,10 @@ _WAITING_WELL: Final = frozenset(("", "ContainerCreating", "PodInitializing"))
 
 
 class PodRow(msgspec.Struct, frozen=True, gc=False):
-    """A pod. `phase`: a number of PHASES. `cpu`: thousandths of a core, `memory`: bytes, `devices`: extended resources,
-    all as requested; `held_cpu`, `held_memory`: what its node holds for it. `created`: seconds since the epoch. `node`,
-    `nominated`: names, "" for none."""
+    """A pod. `phase`: a position in PHASES. `cpu`: thousandths of a core, `memory`: bytes, `devices`: extended
+    resources, all as requested; `held_cpu`, `held_memory`: resources that its node holds for it. `created`: seconds
+    since the epoch. `node`, `nominated`: names of nodes, "" if there is none.
+    """
 
     name: str
     namespace: str
@@ -63,8 +64,9 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeRow(msgspec.Struct, frozen=True, gc=False):
-    """A node. `ready`: 0 no, 1 yes, 2 unknown. `cpu`, `memory`, `pods` and `devices` (extended resources) as they are
-    allocatable; `taints`: `key=value:Effect`, joined by commas."""
+    """A node. `ready`: 0 no, 1 yes, 2 unknown. `cpu`, `memory`, `pods` and `devices` (extended resources): allocatable
+    amounts; `taints`: `key=value:Effect`, joined by commas.
+    """
 
     name: str
     uid: str
@@ -80,7 +82,7 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class NumaRow(msgspec.Struct, frozen=True):
-    """The CPU of each NUMA node of a node, in thousandths of a core: what may be allocated, and what is."""
+    """CPU of each NUMA node of a node, in thousandths of a core: allocatable and allocated."""
 
     node: str
     allocatable: tuple[int, ...] = _NO_NUMA
@@ -88,7 +90,7 @@ class NumaRow(msgspec.Struct, frozen=True):
 
 
 class SliceRow(msgspec.Struct, frozen=True):
-    """The devices that one slice publishes for one node; `node` is "" where it is for others."""
+    """Devices that one slice publishes for one node; `node` is "" if the slice is not for one node."""
 
     name: str
     driver: str
@@ -99,7 +101,7 @@ class SliceRow(msgspec.Struct, frozen=True):
 
 
 class ClaimRow(msgspec.Struct, frozen=True):
-    """The devices that a claim has: driver, pool and name of each."""
+    """Devices allocated to a claim: driver, pool and name of each."""
 
     namespace: str
     name: str
@@ -172,7 +174,7 @@ def pod_row(document: bytes | Document) -> PodRow | None:
 
 
 def pod_row_of_facts(namespace: str, name: str, uid: str, facts: Document, before: PodRow | None) -> PodRow:
-    """Return the row of a pod whose body is not recorded: what its commit's line says, and the row before it."""
+    """Return the row of a pod whose body is not recorded, from its commit's line and the row before it."""
     requests = facts.get("requests")
     base = before if before is not None and before.uid == uid else PodRow(name, namespace, uid)
     if isinstance(requests, dict):
@@ -221,7 +223,7 @@ def node_row(document: bytes | Document) -> NodeRow | None:
 
 
 def node_row_of_facts(name: str, uid: str, facts: Document, before: NodeRow | None) -> NodeRow:
-    """Return the row of a node whose body is not recorded: what its commit's line says, and the row before it."""
+    """Return the row of a node whose body is not recorded, from its commit's line and the row before it."""
     base = before if before is not None and before.uid == uid else NodeRow(name, uid)
     sizes = facts.get("allocatable")
     if not isinstance(sizes, dict):
@@ -233,7 +235,7 @@ def node_row_of_facts(name: str, uid: str, facts: Document, before: NodeRow | No
 
 
 def numa_row(document: bytes | Document) -> NumaRow | None:
-    """Return what a NodeResourceTopology says of CPUs; None when the document is of another kind."""
+    """Return the CPUs in a NodeResourceTopology; None when the document is of another kind."""
     topology: NodeResourceTopology | None = _read(document, NodeResourceTopology)
     if topology is None:
         return None
@@ -251,7 +253,7 @@ def numa_row(document: bytes | Document) -> NumaRow | None:
 
 
 def slice_row(document: bytes | Document) -> SliceRow | None:
-    """Return which devices a ResourceSlice publishes; None when the document is of another kind."""
+    """Return the devices that a ResourceSlice publishes; None when the document is of another kind."""
     found: ResourceSlice | None = _read(document, ResourceSlice)
     if found is None:
         return None
@@ -261,7 +263,7 @@ def slice_row(document: bytes | Document) -> SliceRow | None:
 
 
 def claim_row(document: bytes | Document) -> ClaimRow | None:
-    """Return which devices a claim has for use, not for administration alone; None for another kind."""
+    """Return the devices that a claim has for use, without those for administration only; None for another kind."""
     claim: ResourceClaim | None = _read(document, ResourceClaim)
     if claim is None:
         return None
@@ -272,7 +274,7 @@ def claim_row(document: bytes | Document) -> ClaimRow | None:
 
 
 def phase_number(phase: str) -> int:
-    """Return the number of a phase; of none, that of Pending."""
+    """Return the number of a phase; that of Pending if the phase is empty."""
     if not phase:
         return 0
     return PHASES.index(phase) if phase in PHASES else PHASES.index("Unknown")

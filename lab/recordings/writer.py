@@ -1,8 +1,8 @@
-"""Writes a recording while what it records goes on: event lines, bodies as watches bring them, spans.
+"""Write a recording while the run goes on: event lines, bodies as watches bring them, spans.
 
-Everything is appended, bodies before the versions that name them, so that whatever ends the writer leaves a recording
-that can be read up to there. A disk that refuses ends the recording, never what is recorded. Nothing is written
-that has not passed `redaction`.
+Everything is appended, bodies before the versions that name them, so that whatever ends the writer leaves a
+recording that can be read up to that point. A disk that refuses ends the recording, never the recorded run. All
+data passes `redaction` before it is written.
 """
 
 import fcntl
@@ -55,29 +55,29 @@ from services.telemetry.eventlog import Line, encode
 from services.telemetry.spans import FinishedSpan
 
 LEVEL: Final = 1
-"""Of zlib: what is written is mostly what was written before, so that more effort finds little more."""
+"""Compression level of zlib: the data repeats itself so much that more effort finds little more."""
 FACTS_FOR: Final = frozenset((PODS, NODES))
-"""Kinds of which a row can be made of the event log's facts, where the body is not recorded."""
+"""Kinds whose rows can be made from the event log's facts, if the body is not recorded."""
 _NO_FACTS: Final = frozenset(
     ("type", "group_end", "content_sha256", "prev_rv", "state_hash", "verb", "subresource", "replayed", "owners")
 )
 ROWS_FROM: Final = 1_000
-"""A recording of so many versions has their rows in itself; of fewer, they are made of the bodies when it is read."""
+"""Number of versions from which a recording stores their rows; with fewer, readers make them from the bodies."""
 WITHOUT_BODY_MAX: Final = 4_000
-"""So many versions may still get a body that has another hash than their line says."""
+"""Largest number of versions that may still get a body whose hash is not that of their line."""
 LATE_MAX: Final = 10_000
-"""So many bodies may wait for the line about their version."""
+"""Largest number of bodies that may wait for the line about their version."""
 PLACES_KEPT, UIDS_KEPT = 10_000, 10_000
 _STORED: Final = msgspec.json.Decoder(AnyObject)
 _PRIVATE: Final = 0o600
 
 
 class NotRecordable(ValueError):
-    """There can be no recording at that place; the message says why in one line."""
+    """No recording can be made at that path; the message says why in one line."""
 
 
 class BeingRecorded(NotRecordable):
-    """Another command writes a recording there."""
+    """Another command is writing a recording at that path."""
 
 
 @cache
@@ -86,7 +86,7 @@ def _resource_of_kind() -> dict[str, str]:
 
 
 class _Member:
-    """A member that grows by gzip streams of whole lines. `blocks` says where each is."""
+    """A member that grows by gzip streams of whole lines. `blocks`: places of the streams."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _PRIVATE)
@@ -132,10 +132,10 @@ class _Member:
 
 
 class Writer:
-    """One recording that is made now. Only the constructor raises: NotRecordable."""
+    """Writer of one recording. Only the constructor raises: NotRecordable."""
 
     def __init__(self, path: Path, meta: Meta) -> None:
-        """Begin; a recording that is there already is replaced, anything else is not."""
+        """Begin a recording; an existing recording is replaced, any other file or folder is not."""
         self.path, self.meta = path, meta
         self.failure = ""
         """Why nothing more is recorded."""
@@ -170,14 +170,15 @@ class Writer:
     # -- what is recorded ------------------------------------------------------------------------------
 
     def begin(self, zero_s: float, wall_s: float, *, is_virtual: bool = False) -> None:
-        """Have times count from that moment of the run's own clock, which is `wall_s` of the wall's."""
+        """Set the zero of times: `zero_s` of the run's own clock, which is `wall_s` of the wall clock."""
         self._zero_s, self._is_begun = zero_s, True
         self.meta = msgspec.structs.replace(self.meta, clock=Clock(zero_s, wall_s, is_virtual))
         self._guard(self._write_meta)
 
     def line(self, line: Line, text: bytes = b"") -> None:
-        """Record a line of the event log; that of a commit is a version as well. `text`: the line as it may be shown,
-        where that is known already."""
+        """Record a line of the event log; a commit's line is also a version. `text`: the redacted line, if it is known
+        already.
+        """
         if self.failure or self._is_closed:
             return
         if not text or line.ev == COMMIT:
@@ -228,13 +229,16 @@ class Writer:
             self._guard(self._flush_versions)
 
     def event(self, event: WatchEvent) -> None:
-        """Record the body that a watch brings."""
+        """Record the body in a watch event."""
         if event.body and event.type not in ("BOOKMARK", "ERROR"):
             self.body(event.resource, event.rv, event.body)
 
     def body(self, resource: str, rv: int, body: bytes) -> None:
-        """Record the body of a version. The last one of an object that was deleted is what its watchers are given,
-        which has the version of the deletion, and so another hash than what was stored."""
+        """Record the body of a version.
+
+        The last body of a deleted object is the one sent to watchers, with the version of the deletion; its hash is
+        therefore not that of the stored body.
+        """
         if self.failure or self._is_closed:
             return
         if resource == DEFINITIONS:
@@ -265,9 +269,11 @@ class Writer:
             self._guard(self._flush_bodies)
 
     def stored(self, resource: str, body: bytes, type_: str = ADDED, at_s: float | None = None) -> None:
-        """Record an object as a list, the beginning of a watch, or a watch of a mesh without event files has it: its
-        version as well, if no line of the event log says it; such a version has no line. `at_s`: of the run's own
-        clock, None for when the recording began."""
+        """Record an object from a list or a watch, with its version if no event-log line reports it.
+
+        This is for lists, beginnings of watches, and watches of a mesh without event files. Such a version has no line.
+        `at_s`: of the run's own clock, None for the time at which the recording began.
+        """
         if self.failure or self._is_closed:
             return
         try:
@@ -314,14 +320,14 @@ class Writer:
             self._guard(self._spans.flush)
 
     def decision(self, decision: bytes) -> None:
-        """Record a decision, as JSON: with the scores that no line of the event log has."""
+        """Record a decision as JSON, with the scores, which no event-log line has."""
         if not (self.failure or self._is_closed) and self._decisions.add(redacted_text(decision) + b"\n"):
             self._guard(self._decisions.flush)
 
     # -- how it is written -----------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Have readers find all that was recorded so far."""
+        """Write out everything recorded so far, so that readers find it."""
         self._guard(self._flush)
 
     def _flush(self) -> None:
@@ -373,7 +379,7 @@ class Writer:
             self.failure = f"the recording {self.path} ends early: {error.strerror or error}"
 
     def close(self, meta: Meta | None = None) -> None:
-        """End the recording; it becomes one file, unless there is no space for that: then it stays the folder it is."""
+        """End the recording and pack it into one file; without space for that it stays a folder."""
         if self._is_closed:
             return
         if meta is not None:
@@ -416,7 +422,7 @@ class Writer:
 
 
 class _Lately:
-    """The latest of the texts that were added: at least `kept`, at most twice as many."""
+    """The most recently added texts: at least `kept`, at most twice as many."""
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
@@ -433,7 +439,7 @@ class _Lately:
 
 
 class _Numbers:
-    """Which versions were seen; they are nearly dense."""
+    """Set of the versions seen, which are nearly dense."""
 
     def __init__(self) -> None:
         self._base: int | None = None
@@ -462,7 +468,7 @@ class _Numbers:
 
 
 def pack(folder: Path, path: Path) -> None:
-    """Make one file of a recording's folder. Raises: OSError."""
+    """Pack a recording's folder into one file. Raises: OSError."""
     with zipfile.ZipFile(path, "x", zipfile.ZIP_STORED) as made:
         for name in MEMBERS:
             if (folder / name).exists():
@@ -495,7 +501,7 @@ def _begin(path: Path) -> int:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether there is a recording, or an empty folder for one, so that it may be replaced."""
+    """Return whether a path is a recording, or an empty folder for one, so that it may be replaced."""
     try:
         if path.is_dir():
             names = {each.name for each in path.iterdir()}

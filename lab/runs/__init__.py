@@ -1,1 +1,1 @@
-"""What was run: a record of each run and comparison, kept in a folder, and what is made again from it."""
+"""Records of runs and comparisons: kept in a folder, and used to make runs again."""

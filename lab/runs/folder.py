@@ -1,7 +1,8 @@
-"""The folder of runs: a folder a run, with its record, its decisions, its page and perhaps its event log.
+"""The folder of runs: one folder for each run, with its record, its decisions, its page and perhaps its event log.
 
-A record is there whole or not at all: it is written beside and moved to its place. The oldest runs go when there are
-more than the budget has; nothing else in the folder is touched. What is kept is private, as a mesh's data is.
+A record is there whole or not at all: it is written beside and moved to its place. The oldest runs are removed
+when there are more than the budget allows; nothing else in the folder is touched. Files are private, as a
+mesh's data is.
 """
 
 import gzip
@@ -30,7 +31,7 @@ COMPARISON_FILE: Final = "comparison.json"
 PAGE_FILE: Final = "page.html"
 PARTIAL: Final = ".partial-"
 STALE_S: Final = 86_400.0
-"""A record that was begun so long ago and has no end is removed."""
+"""Age in seconds from which an unfinished record is removed."""
 _PRIVATE: Final = 0o600
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _line = msgspec.json.Decoder(Line)
 
 @dataclass(frozen=True)
 class Budget:
-    """How many runs are kept, and how many bytes they may take together; the newest stays in any case."""
+    """Largest number of runs that are kept, and of bytes they may take together; the newest run always stays."""
 
     runs: int = 500
     bytes: int = 1024 * MIB
@@ -76,8 +77,10 @@ class RunsFolder:
                 yield self.read(each)
 
     def named(self, reference: str) -> tuple[RunRecord, str, int | None]:
-        """Return the run that is meant, and of a comparison the arm and the seed that were named. Raises: UnknownRun,
-        Unreadable."""
+        """Return the run that a reference names, and for a comparison the named arm and seed.
+
+        Raises: UnknownRun, Unreadable.
+        """
         found = named(reference, self.ids(), str(self.path))
         record = self.read(found.id)
         if found.arm and found.arm not in record.arms:
@@ -106,22 +109,22 @@ class RunsFolder:
             raise Unreadable(str(error)) from None
 
     def decisions(self, run: str) -> list[Decision]:
-        """Return the decisions of a run, in their order. Raises: Unreadable."""
+        """Return the decisions of a run, in order. Raises: Unreadable."""
         path = self.file(run, DECISIONS_FILE)
         return [_decoded(path, text, _decision) for text in _texts(path)]
 
     def events(self, run: str) -> Iterator[Line]:
-        """Yield the event log that is kept of a run. Raises: Unreadable."""
+        """Yield the lines of a run's kept event log. Raises: Unreadable."""
         path = self.file(run, EVENTS_FILE)
         for text in _texts(path):
             yield _decoded(path, text, _line)
 
     def file(self, run: str, name: str) -> Path:
-        """Return where a run has that file."""
+        """Return the path of a file of a run."""
         return self.path / run / name
 
     def add(self, partial: Path, record: RunRecord) -> str:
-        """Move what was written to its place, under an id; return that. Raises: OSError."""
+        """Move a written run to its place under a new id, and return the id. Raises: OSError."""
         for _ in range(8):
             run = id_of(record, set(self.ids()))
             write_private(partial / RECORD_FILE, msgspec.json.encode(msgspec.structs.replace(record, id=run)))
@@ -136,7 +139,7 @@ class RunsFolder:
         raise FileExistsError(f"no free id in {self.path}")
 
     def begin(self) -> Path:
-        """Return a new folder to write a run into. Raises: OSError when there can be none."""
+        """Return a new folder to write a run into. Raises: OSError when it cannot be made."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         number = 0
         while True:
@@ -168,7 +171,7 @@ class RunsFolder:
                         shutil.rmtree(partial, ignore_errors=True)
 
     def remove(self, run: str) -> None:
-        """Remove a run: its record first, so that nobody finds half of it."""
+        """Remove a run: its record first, so that no reader finds half of it."""
         with suppress(OSError):
             self.file(run, RECORD_FILE).unlink()
         shutil.rmtree(self.path / run, ignore_errors=True)

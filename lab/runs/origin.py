@@ -1,4 +1,4 @@
-"""Where a run that is made now comes from."""
+"""Origin of a run that is made now."""
 
 import hashlib
 import time
@@ -11,7 +11,7 @@ from services.api.times import format_micro_time
 
 
 def sha_of(path: Path) -> str:
-    """Return the SHA-256 of a file; "" when it cannot be read."""
+    """Return the SHA-256 of a file; empty string if it cannot be read."""
     with suppress(OSError):
         return hashlib.sha256(path.read_bytes()).hexdigest()
     return ""

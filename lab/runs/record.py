@@ -1,8 +1,8 @@
-"""The record of a run: what was run, of which revision, what came out, and the command that repeats it. Pure.
+"""The record of a run: its scenario, its revision, its result, and the command that repeats it. Pure.
 
-Ids are five characters of upstream's safe alphabet (those of generated names), the first a letter, so that no id is a
-number. A run is named by its id, by a prefix that no other id has, by `latest` or `latest~N`; a run of a comparison by
-`ID/ARM/SEED`. Source: decision 0048.
+Ids are five characters of upstream's safe alphabet (those of generated names), the first a letter, so that no
+id is a number. A run is named by its id, by a prefix that no other id has, by `latest` or `latest~N`; a run of
+a comparison by `ID/ARM/SEED`. Source: decision 0048.
 """
 
 import hashlib
@@ -19,23 +19,25 @@ from lab.scenarios.result import RunResult
 
 ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 LETTERS: Final = 20
-"""So many of the alphabet are letters."""
+"""Number of letters at the beginning of the alphabet."""
 ID_LENGTH: Final = 5
 LATEST: Final = re.compile(r"latest(?:~(?P<back>\d+))?")
 FATES_MAX: Final = 400
-"""So many groups of pods with one fate are kept of a run."""
+"""Largest number of fates kept for a run."""
 SCHEMA: Final = 1
 
 Kind = Literal["run", "sweep", "comparison"]
 
 
 class UnknownRun(ValueError):
-    """No run, or several, are named so; the message says which there are."""
+    """No run, or several, match a reference; the message lists the choices."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What must be the same to get the same run: the scenario file and the product. `revision` is empty outside of a
-    repository; `changes`: a digest of what is not committed, empty of nothing. `made`: when, in RFC 3339."""
+    """Inputs that must be equal for an equal run: the scenario file and the product. `revision` is empty outside a
+    repository; `changes`: a digest of uncommitted changes, empty if there are none. `made`: time of the run in RFC
+    3339.
+    """
 
     path: str
     sha256: str
@@ -46,12 +48,12 @@ class Origin(msgspec.Struct, frozen=True):
 
     @property
     def code(self) -> str:
-        """The revision as people read it, a star for changes that are not committed; else the version."""
+        """The revision in short form, with a star for uncommitted changes; the version if there is no revision."""
         return self.revision[:8] + ("*" if self.changes else "") if self.revision else self.version
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """Pods of one owner that ended alike: what became of them, on which nodes, how many, and the first of them."""
+    """Pods of one owner that ended alike: their outcome, their nodes, their number, and the role of the first."""
 
     owner: str
     outcome: str
@@ -61,11 +63,12 @@ class Fate(msgspec.Struct, frozen=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One record. `assignments`: the switches that the command set; `result`: the document of `keplab run -o json`, of
-    a sweep its outcomes in sum, of a comparison nothing (its document is a file of its own).
+    """One record.
 
-    `arms`, `seeds`: of a comparison or a sweep. `has_events`: the event log is kept; that of a simulation is made again
-    when it is asked for. `decisions`: how many are kept.
+    `assignments`: the switches that the command set; `result`: the document of `keplab run -o json`; for a sweep
+    the sum of its outcomes, empty for a comparison (its document is a file of its own). `arms`, `seeds`: for a
+    comparison or a sweep. `has_events`: the event log is kept; that of a simulation is made again when it is asked
+    for. `decisions`: how many are kept.
     """
 
     id: str
@@ -93,11 +96,11 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether its event log can be made again: a simulation is deterministic."""
+        """Whether the event log can be made again: a simulation is deterministic."""
         return self.mode == "simulated" and self.kind != "sweep"
 
     def document(self) -> dict[str, Any]:
-        """Return the element of `keplab runs -o json`."""
+        """Return the record as an element of `keplab runs -o json`."""
         return {
             "run": self.id,
             "kind": self.kind,
@@ -126,7 +129,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunReference(NamedTuple):
-    """What a reference names: a record, and of a comparison one of its runs."""
+    """Target of a reference: a record, and for a comparison one of its runs."""
 
     id: str
     arm: str = ""
@@ -134,7 +137,7 @@ class RunReference(NamedTuple):
 
 
 def fates_of(pods: Sequence[PodHistory]) -> list[Fate]:
-    """Return pods by owner and fate, in the order of the first of each; a bare pod owns itself."""
+    """Return pods grouped by owner and fate, ordered by the first pod of each; a bare pod is its own owner."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for pod in pods:
         owner = pod.role.rpartition("#")[0] or pod.role
@@ -154,8 +157,9 @@ def record_of(
     decisions: int,
     samples: Sequence[tuple[float, float, float, float, float]] = (),
 ) -> RunRecord:
-    """Return the record of one run, without an id. `samples`: when, and how many pods were pending, running, failed
-    and succeeded from then on."""
+    """Return the record of one run, without an id. `samples`: times, each with the numbers of pods that were pending,
+    running, failed and succeeded from then on.
+    """
     document: dict[str, Any] = msgspec.to_builtins(result.document())
     return RunRecord(
         "",
@@ -180,7 +184,7 @@ def record_of(
 
 
 def id_of(record: RunRecord, taken: Collection[str] = ()) -> str:
-    """Return an id for the record that is not taken; without the taken ones, one record always gets one id."""
+    """Return an id for the record that is not in `taken`; without `taken`, a record always gets the same id."""
     content = msgspec.json.encode(record)
     for attempt in count():
         number = int.from_bytes(hashlib.sha256(b"%d %b" % (attempt, content)).digest(), "big")
@@ -195,12 +199,12 @@ def id_of(record: RunRecord, taken: Collection[str] = ()) -> str:
 
 
 def is_version(text: str) -> bool:
-    """Whether that is a resource version rather than a run."""
+    """Return whether a text is a resource version rather than a run."""
     return text.isdigit()
 
 
 def named(reference: str, ids: Sequence[str], where: str) -> RunReference:
-    """Return which run is meant; `ids`: all there are, newest first, `where`: the folder. Raises: UnknownRun."""
+    """Return the run that a reference names; `ids`: all ids, newest first, `where`: the folder. Raises: UnknownRun."""
     word, *rest = reference.split("/")
     if not ids:
         raise UnknownRun(f"there are no runs in {where}; `keplab run FILE` makes one, --runs names another folder")

@@ -1,6 +1,6 @@
-"""Records one run while it goes on: the decisions of its event log, and the log itself where it cannot be made again.
+"""Record one run while it goes on: the decisions of its event log, and the log itself if it cannot be made again.
 
-A disk that refuses costs the record, never the run: `take` raises nothing.
+If the disk refuses, the record is lost, never the run: `take` raises nothing.
 """
 
 import gzip
@@ -20,14 +20,14 @@ from services.telemetry.eventlog import Line, encode
 from services.telemetry.pieces import MIB
 
 EVENTS_BYTES_MAX: Final = 128 * MIB
-"""A longer event log, compressed, is not kept."""
+"""Largest size of a kept event log, in compressed bytes."""
 
 
 class Recorder:
-    """Writes what belongs to one run; `keep` or `discard` ends it."""
+    """Writer of the files of one run; `keep` or `discard` ends it."""
 
     def __init__(self, folder: RunsFolder, *, keeps_events: bool) -> None:
-        """Begin a record. Raises: OSError when there can be none."""
+        """Begin a record. Raises: OSError when it cannot be made."""
         self._folder = folder
         self._partial = folder.begin()
         self._decisions = ScoredDecisions()
@@ -41,7 +41,7 @@ class Recorder:
         return Compressed(self._partial / name)
 
     def take(self, line: Line) -> None:
-        """Note a line of the event log."""
+        """Record a line of the event log."""
         if self._error is not None:
             return
         try:
@@ -56,7 +56,7 @@ class Recorder:
             self._error = error
 
     def look_into(self, mesh: SimulatedMesh) -> None:
-        """Take the mesh that is simulated: why its schedulers chose their nodes is kept as well."""
+        """Set the simulated mesh, so that the reasons of its schedulers' choices are recorded as well."""
         self._decisions.look_into(mesh)
 
     def _write(self, decisions: Sequence[Decision]) -> None:
@@ -65,14 +65,14 @@ class Recorder:
             self._decision_file.write(self._encoder.encode(decision) + b"\n")
 
     def finish(self) -> None:
-        """Take the end of the event log."""
+        """Record the remaining decisions at the end of the event log."""
         try:
             self._write(self._decisions.rest())
         except OSError as error:
             self._error = self._error or error
 
     def keep(self, record: RunRecord) -> str:
-        """Put the record to the others; return its id. Raises: OSError, and nothing is kept."""
+        """Add the record to the folder; return its id. Raises: OSError, and nothing is kept."""
         has_events = self._event_file is not None
         try:
             self._close()
@@ -98,7 +98,7 @@ class Recorder:
 
 
 class Compressed:
-    """A private file that is compressed while it is written; `size`: its bytes on disk, as far as they are out."""
+    """A private file that is compressed while it is written; `size`: bytes written to disk so far."""
 
     def __init__(self, path: Path) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -111,11 +111,11 @@ class Compressed:
 
     @property
     def size(self) -> int:
-        """How many bytes lie on the disk."""
+        """Number of bytes written to disk so far."""
         return self._raw.tell()
 
     def close(self) -> None:
-        """Write the end. Raises: OSError."""
+        """Finish the file. Raises: OSError."""
         try:
             self._file.close()
         finally:
@@ -123,7 +123,7 @@ class Compressed:
 
 
 def keep_document(folder: RunsFolder, record: RunRecord, document: bytes = b"") -> str:
-    """Record what has no event log of its own: a sweep, or a comparison with its document. Raises: OSError."""
+    """Record a run without an event log of its own: a sweep, or a comparison with its document. Raises: OSError."""
     partial = folder.begin()
     try:
         if document:

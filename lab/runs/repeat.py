@@ -1,4 +1,4 @@
-"""Makes a simulated run again: the same revision, scenario, switches and seed give the same event log, to the byte."""
+"""Make a simulated run again: the same revision, scenario, switches and seed give the same event log, to the byte."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +23,11 @@ from services.telemetry.eventlog import Line, encode
 
 
 class NotAgain(ValueError):
-    """The run cannot be made again here; the message says what is not as it was."""
+    """The run cannot be made again here; the message says what has changed."""
 
 
 class RunToRepeat(NamedTuple):
-    """Which run is made again: what it is called, of what, with which seed and switches, and what came out."""
+    """A run to make again: its name, origin, seed, switches and result."""
 
     name: str
     origin: Origin
@@ -38,14 +38,14 @@ class RunToRepeat(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A run and what was decided in it, in seconds since it began."""
+    """A run and its decisions, in seconds since it began."""
 
     result: RunResult
     decisions: list[Decision]
 
 
 def other_code(origin: Origin) -> str:
-    """Return how the product that runs here differs from the one that made the run; "" when it does not."""
+    """Return how the product here differs from the one that made the run; empty string if it does not."""
     code = revision()
     if (code.commit, code.changes, code.version) == (origin.revision, origin.changes, origin.version):
         return ""
@@ -55,8 +55,10 @@ def other_code(origin: Origin) -> str:
 
 
 def wanted_of(folder: RunsFolder, record: RunRecord, arm: str = "", seed: int | None = None) -> RunToRepeat:
-    """Return what is made again of a run, or of a run of a comparison. Raises: NotAgain, UnknownRun, Unreadable,
-    DocumentError."""
+    """Return the run to make again, for a record or for one run of a comparison.
+
+    Raises: NotAgain, UnknownRun, Unreadable, DocumentError.
+    """
     name = f"{record.id}/{arm}/{seed}" if arm else record.id
     match record.kind:
         case "sweep":
@@ -84,8 +86,10 @@ def make_again(
     progress: Progress | None = None,
     beforehand: Callable[[SimulatedMesh], None] | None = None,
 ) -> RunResult:
-    """Simulate the run again and show each line of its event log. Raises: NotAgain, also at the end, if the lines were
-    not those of the run."""
+    """Simulate the run again and pass each line of its event log to `on_line`.
+
+    Raises: NotAgain, also at the end, if the lines were not those of the run.
+    """
     name, path, code = wanted.name, Path(wanted.origin.path), other_code(wanted.origin)
     if (sha := sha_of(path)) != wanted.origin.sha256:
         now = f"is {sha[:12]} now" if sha else "is not there any more"
@@ -133,21 +137,21 @@ def decided(scenario: Scenario, seed: int, overrides: dict[str, Value], progress
 
 
 def since(decisions: Sequence[Decision], started_s: float) -> list[Decision]:
-    """Return decisions in seconds since the run began."""
+    """Return the decisions with their times in seconds since the run began."""
     return [msgspec.structs.replace(each, at_s=round(each.at_s - started_s, 9)) for each in decisions]
 
 
 def is_kept(folder: RunsFolder, record: RunRecord) -> bool:
-    """Whether the event log is there."""
+    """Return whether the event log is kept."""
     return record.kind == "run" and folder.file(record.id, EVENTS_FILE).exists()
 
 
 def events_of(
     folder: RunsFolder, record: RunRecord, arm: str = "", seed: int | None = None, progress: Progress | None = None
 ) -> tuple[Iterator[Line], float]:
-    """Return the lines of a run, or of a run of a comparison, and when it began on their clock.
+    """Return the lines of a run, or of one run of a comparison, and its start on their clock.
 
-    They are made again where they are not kept, and not one is shown before all are known to be the run's. Raises:
+    If they are not kept, they are made again; no line is returned before all are known to be the run's. Raises:
     NotAgain, UnknownRun, Unreadable, OSError.
     """
     if is_kept(folder, record):

@@ -1,1 +1,1 @@
-"""Scenarios: the whole mesh in one virtual loop, or as real processes, judged while it runs."""
+"""Scenarios: runs of the whole mesh in one virtual loop, or as real processes, checked while they run."""

@@ -1,6 +1,7 @@
-"""Parts that a state names and the mesh that begins from it lacks: drivers, schedulers, KWOK's kinds.
+"""Parts that an initial state refers to and the mesh lacks: drivers, schedulers, KWOK's kinds.
 
-A mesh lacks them because the state does not say how it was made. Pods that need them wait, so a reader is told.
+The mesh lacks them because the state does not say how they were created. Pods that need them wait, so the
+reader is informed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,11 +23,13 @@ from services.runtime.components import DEFAULT_SCHEDULER
 
 KWOK_GROUP: Final = ".kwok.x-k8s.io"
 NAMED_MAX: Final = 3
-"""So many objects of a sentence are named; the others are counted."""
+"""Maximum number of objects named in a sentence; the others are counted."""
 
 
 def absent_parts(plan: MeshPlan) -> list[str]:
-    """Return a sentence for each part that the plan's state names and its mesh lacks, with what would declare it."""
+    """Return a sentence for each part that the plan's state refers to and its mesh lacks, with the line that
+    would declare it.
+    """
     if plan.state is None:
         return []
     files = (f"the recording's scenario says `{line}`, which this mesh does not have" for line in _unread_files(plan))

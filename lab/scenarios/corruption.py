@@ -1,6 +1,7 @@
 """Corruption of the files that a kubelet keeps on its machine, between two lives of its process. Pure.
 
-The kubelet's checkpoint says what it decided about its pods, the runtime's record what runs; they are lost apart.
+The kubelet's checkpoint records its decisions about pods; the runtime's record lists what runs. Each is
+corrupted separately.
 """
 
 import re
@@ -15,8 +16,10 @@ VICTIMS = tuple(_FILES)
 
 
 def corrupted(files: Mapping[str, bytes], how: str, what: str = "checkpoint") -> dict[str, bytes | None]:
-    """Return the files as they are after this damage; None: gone. Raises: ValueError. `truncated` leaves the first half
-    of each file, `foreign` what another machine's nodes would have."""
+    """Return the files after this damage; None for a file that is gone. Raises: ValueError.
+
+    `truncated` keeps the first half of each file; `foreign` leaves what another machine's nodes would have.
+    """
     if how not in DAMAGES:
         raise ValueError(f"how={how}: want {', '.join(DAMAGES)}")
     if what not in _FILES:

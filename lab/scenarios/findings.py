@@ -1,9 +1,10 @@
-"""What the shipped experiments found, read from the README.md of their folders.
+"""Findings of the shipped experiments, read from the README.md of their folders.
 
-A folder of experiments has a README.md whose title is followed by a paragraph `Finding: …`, one sentence. Another
-paragraph, `Picture: COMMAND`, is the `keplab compare` or `keplab run` that the folder's picture is drawn from. Rows of
-its tables and items of its lists that begin with a scenario's name say what that scenario shows. The index of the
-documents and `keplab scenarios` read both. The arms of a `keplab compare` that it prints are what the page offers.
+In the README.md of such a folder the title is followed by a paragraph `Finding: …`, one sentence. Another
+paragraph, `Picture: COMMAND`, is the `keplab compare` or `keplab run` that draws the folder's picture.
+Table rows and list items that begin with a scenario's name say what that scenario shows. The index of the
+documents and `keplab scenarios` read both. The page offers the arms of a `keplab compare` that the
+README.md prints.
 """
 
 import re
@@ -18,13 +19,15 @@ COMPARED = re.compile(r"keplab compare (?P<words>[^`\n]+)")
 RULE = re.compile(r"[ :|-]+")
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 COLUMNS = ("finding", "shows", "what it shows", "what happens", "what differs", "what breaks")
-"""Heads of the columns that say what a scenario shows."""
+"""Heads of the table columns that say what a scenario shows."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What one folder's README.md says; `of_scenario` and `arms` by the scenario file's stem. `arms`: as `--arm` takes
-    them, of the comparison of that scenario that has most of them."""
+    """Content of one folder's README.md; `of_scenario` and `arms` are by the scenario file's stem.
+
+    `arms`: in the syntax of `--arm`, from the comparison of that scenario with the most arms.
+    """
 
     title: str = ""
     finding: str = ""
@@ -34,7 +37,7 @@ class Findings:
 
 
 def read_findings(text: str) -> Findings:
-    """Return what the text of a README.md says."""
+    """Parse the text of a README.md."""
     title = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), "")
     said = {kind: " ".join(body.split()) for kind, body in reversed(PARAGRAPH.findall(text))}
     return Findings(
@@ -47,13 +50,15 @@ def read_findings(text: str) -> Findings:
 
 
 def findings_of(folder: Path) -> Findings:
-    """Return what a folder's README.md says; nothing if it has none."""
+    """Parse the README.md of a folder; the result is empty if it has none."""
     page = folder / "README.md"
     return read_findings(page.read_text(encoding="utf-8")) if page.is_file() else Findings()
 
 
 def finding_of_scenario(path: Path) -> str:
-    """Return what a scenario's file shows: by its own row or item, else by its folder's finding; or nothing."""
+    """Return the finding of a scenario's file: its own row or item, else its folder's finding; empty if there is
+    none.
+    """
     found = findings_of(path.parent)
     return found.of_scenario.get(path.stem, found.finding)
 

@@ -1,8 +1,9 @@
-"""How new the observer's view is: it is brought up to the store's version before a judgement and at the end of a run.
+"""Freshness of the observer's view: it catches up with the store before a judgement and at the end of a run.
 
-Between processes the observer learns of changes when its watches bring them, which on a busy machine may be seconds
-later. Asking for the store's version, and for bookmarks that show that it was reached, makes a line be judged from a
-view that has seen everything that was acknowledged before it. A simulation needs none of it (`Mesh.progress` is None).
+With processes, the observer learns of changes when its watches deliver them, which on a busy machine may
+be seconds later. It therefore requests the store's version, and bookmarks that show that the version was
+reached. So a line is judged from a view that includes every write acknowledged before. A simulation does
+not need this (`Mesh.progress` is None).
 
 Source: KEP-2340, consistent reads from a cache, which waits for the version that a read of etcd has.
 """
@@ -18,27 +19,28 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 
 JUDGED_WITHIN_S: Final = 10.0
-"""So long at most the judgement of a moment waits for its view."""
+"""Longest time that a judgement waits for its view, in seconds."""
 ASK_AGAIN_S: Final = 1.0
-"""A watch that was reopened meanwhile has not heard the request for a bookmark."""
+"""Interval for repeating the request for a bookmark, in seconds; a watch reopened in between has missed the request."""
 ENDED_WITHIN_S: Final = 20.0
-"""So long at most a run that is over waits for the store's last version, and again once its state was listed anew."""
+"""Longest time that a finished run waits for the store's last version, in seconds; and again after a fresh list."""
 
 
 class UntilVersion:
-    """An API server whose watches bring nothing above a version, once that is set."""
+    """Wrapper of an API server whose watches deliver nothing above `last_rv`, once that is set."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self.last_rv: int | None = None
 
     async def call(self, request: Request) -> Response:
-        """Return the answer."""
+        """Forward the request, and return the response."""
         return await self._api.call(request)
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
-        """Yield batches; what is above the version says only that the version was reached. A state that a watch begins
-        with is whole, whatever its version."""
+        """Yield batches without events above the version; a bookmark at the version replaces them. The initial state
+        of a watch is complete, whatever its version.
+        """
         stream = self._api.watch(request)
         is_state = request.send_initial_events
         try:
@@ -59,7 +61,7 @@ class UntilVersion:
 
 
 class Freshness:
-    """Keeps one run's observer as new as what is judged from it."""
+    """Keeper of one run's observer: its view is made fresh enough for each judgement."""
 
     def __init__(self, mesh: Mesh, observer: Observer, until: UntilVersion, ending: Ending) -> None:
         self._progress: Progress | None = mesh.progress
@@ -69,8 +71,11 @@ class Freshness:
         self.seen: ObserverProgress | None = None
 
     async def reach(self, resources: Sequence[str], limit_s: float = JUDGED_WITHIN_S) -> bool:
-        """Return whether the observer has seen of these resources what the store has now; it has `limit_s` for that,
-        and a server that is away for some of it is asked again."""
+        """Wait until the observer has the store's current version of these resources; return whether it did within
+        `limit_s`.
+
+        A server that is temporarily away is asked again.
+        """
         if self._progress is None:
             return True
         begun_s, self._wanted = self._observer.now_s, 0
@@ -96,7 +101,7 @@ class Freshness:
         return True
 
     def note_late(self, resources: Sequence[str], line: str) -> None:
-        """Have the result say that a line was judged although the last `reach` had failed."""
+        """Record in the result that a line was judged although the last `reach` had failed."""
         newest = f"version {self._wanted}" if self._wanted else "what the store had, which the API server did not say"
         self._judged_late[f"{line}: judged from version {self._observer.version(resources)} instead of {newest}"] = None
 
@@ -112,8 +117,9 @@ class Freshness:
                     await self._progress((resource,))
 
     async def end(self) -> None:
-        """Have the run end now, and return when the observer has seen the store's version of this moment; what it has
-        not seen in time is listed anew."""
+        """End the run now, and return when the observer has the store's current version; resources that do not get
+        there in time are listed anew.
+        """
         if self._progress is None:
             return
         resources, newest = self._observer.resources, None

@@ -1,7 +1,7 @@
-"""A state of the store at a version, as a simulated mesh can begin from it: its objects and its nodes.
+"""A state of the store at a version, from which a simulated mesh can begin: its objects and its nodes.
 
-What is in no object is made up as nearly as the objects say: each node from its Node, what runs on it from the
-statuses of its pods. Pure but for reading and writing the file.
+Facts that no object holds are derived as far as possible: each node from its Node, its running containers
+from the statuses of its pods. Pure but for reading and writing the file.
 """
 
 import gzip
@@ -22,28 +22,28 @@ from services.api.times import format_micro_time, parse_time
 KIND, API_VERSION = "State", "keplab.dev/v1"
 PODS, NODES, LEASES = "pods", "nodes", "leases.coordination.k8s.io"
 STANDARD_LABELS = ("kubernetes.io/", "beta.kubernetes.io/", "node.kubernetes.io/", "topology.kubernetes.io/")
-"""How labels begin that a kubelet gives its node itself."""
+"""Prefixes of labels that a kubelet sets on its node itself."""
 OWN_TAINTS = ("node.kubernetes.io/",)
-"""How taints begin that controllers set and take away again."""
+"""Prefixes of taints that controllers add and remove."""
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 
 class StateError(ValueError):
-    """A state that cannot be used; the message says why."""
+    """A state that cannot be used; the message gives the reason."""
 
 
 class StoredObject(msgspec.Struct, frozen=True):
-    """An object as it is stored; `resource` is its wire name."""
+    """A stored object; `resource` is its wire name."""
 
     resource: str
     document: Document
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """All objects at version `rv`, and when that was by the wall's clock, seconds since the epoch.
+    """All objects at version `rv`, and its wall-clock time in seconds since the epoch.
 
-    `parts` are known otherwise than from the objects: definitions of nodes, for example. `switches`: NAME=VALUE, as the
-    mesh had them. `is_of_run`: it is a moment of a run, whose components drew with a seed.
+    `parts`: what is not derived from objects, for example definitions of nodes. `switches`: NAME=VALUE, as
+    the mesh had them. `is_of_run`: the state is from a run, whose components drew random numbers from a seed.
     """
 
     rv: int
@@ -55,21 +55,23 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """Hexadecimal digits that follow from the version and from all uids.
+        """Hexadecimal digest of the version and all uids.
 
-        What a simulation that begins here draws follows from them as well as from its seed. So it never draws again
-        what was drawn on the way to this state."""
+        A simulation that begins here draws its random numbers from the fingerprint as well as from its seed. So
+        it never repeats the random numbers that led to this state.
+        """
         uids = sorted(str(each.document["metadata"].get("uid", "")) for each in self.objects)
         return hashlib.sha256(f"{self.rv}/{','.join(uids)}".encode()).hexdigest()[:16]
 
     def of(self, resource: str) -> list[Document]:
-        """Return the objects of a kind, by its wire name."""
+        """Return the objects of a resource, by its wire name."""
         return [each.document for each in self.objects if each.resource == resource]
 
     def definitions(self) -> list[Document]:
-        """Return a definition of every node, with emulated drivers that publish what is published of its devices.
+        """Return a definition of every node, with emulated drivers that publish the devices in its slices.
 
-        Raises: StateError naming the node and the field."""
+        Raises: StateError naming the node and the field.
+        """
         drivers = drivers_by_node(self.of(SLICES))
         found = []
         for node in self.of(NODES):
@@ -85,7 +87,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def defined_by(node: Document) -> Document:
-    """Return the definition of a node that reports what this Node does."""
+    """Return the definition of a node that reports the same as this Node object."""
     metadata, capacity = node["metadata"], (node.get("status") or {}).get("capacity") or {}
     labels = metadata.get("labels") or {}
     made: Document = {
@@ -110,8 +112,9 @@ def defined_by(node: Document) -> Document:
 
 
 def drivers_by_node(slices: Iterable[Document]) -> dict[str, list[Document]]:
-    """Return by node the drivers that publish these ResourceSlices; devices that several nodes reach have none here,
-    nor have pools that are not complete."""
+    """Return the drivers that publish these ResourceSlices, by node. Devices that several nodes can use, and
+    incomplete pools, are left out.
+    """
     groups: dict[tuple[str, str], list[Document]] = {}
     for each in slices:
         spec = each.get("spec") or {}
@@ -127,7 +130,9 @@ def drivers_by_node(slices: Iterable[Document]) -> dict[str, list[Document]]:
 
 
 def newest_moment(objects: Iterable[StoredObject]) -> float:
-    """Return the newest time in any object, 0 for none: nodes renew Leases every few seconds."""
+    """Return the newest time in any object, 0 if there is none. Leases keep it recent: nodes renew them every
+    few seconds.
+    """
     texts = []
     for each in objects:
         texts.append(each.document["metadata"].get("creationTimestamp"))
@@ -137,7 +142,7 @@ def newest_moment(objects: Iterable[StoredObject]) -> float:
 
 
 def read_state(path: Path) -> State:
-    """Return the state in a file that `write_state` wrote. Raises: StateError naming the file and what is wrong."""
+    """Read the state from a file that `write_state` wrote. Raises: StateError naming the file and the error."""
     try:
         raw = path.read_bytes()
         document = msgspec.json.decode(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
@@ -161,7 +166,7 @@ def read_state(path: Path) -> State:
 
 
 def write_state(path: Path, state: State) -> None:
-    """Write a state: JSON, compressed where the name ends in .gz. Raises: OSError."""
+    """Write a state to a file: JSON, compressed if the name ends in .gz. Raises: OSError."""
     document = {
         "kind": KIND,
         "apiVersion": API_VERSION,

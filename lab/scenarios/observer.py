@@ -1,6 +1,7 @@
-"""The runner's own view of the cluster: informers over what a scenario may ask about, and the pods' history.
+"""The runner's own view of the cluster: informers on all resources a scenario may refer to, and the pods'
+history.
 
-It watches as an administrator over a link without latency, so what it sees is what is stored.
+It watches as an administrator over a link without latency, so it sees the stored state.
 """
 
 import asyncio
@@ -40,12 +41,13 @@ VIEWS: dict[str, type[View]] = {
     SLICES: ResourceSlice,
 }
 NAMESPACES = {LEASES: "kube-system"}
-"""What is followed in one namespace alone: leases of leaders, not the heartbeats of nodes."""
+"""Resources that are followed in one namespace only: Leases of leaders, not the heartbeats of nodes."""
 
 
 class Observer:
-    """Implements `expectation.World`; call `on_change` to hear that something changed. `recorded`: what a scenario's
-    own measures read."""
+    """Implementation of `expectation.World`; `on_change` registers handlers for changes. `recorded`: data that a
+    scenario's own measures read.
+    """
 
     def __init__(
         self,
@@ -56,8 +58,9 @@ class Observer:
         defined: Iterable[Resource] = (),
         arrivals: dict[int, float] | None = None,
     ) -> None:
-        """`defined`: kinds that definitions define, to be followed as well. `arrivals`: where it is noted when each
-        version of a pod was seen."""
+        """Create the informers. `defined`: additional kinds from CustomResourceDefinitions. `arrivals`: filled with
+        the time at which each version of a pod was seen.
+        """
         self.history, self.placement, self.device_use = History(), Placement(), DeviceUse()
         self.recorded = recorded if recorded is not None else Recorded()
         self.started_s = clock.now()
@@ -109,11 +112,11 @@ class Observer:
 
     @property
     def now_s(self) -> float:
-        """Seconds since the observer began, until the end of the run."""
+        """Seconds since the observer started; fixed once the run has ended."""
         return self._clock.now() - self.started_s if self._ended_s is None else self._ended_s
 
     def end(self) -> None:
-        """Have it be this moment from now on: what is seen later had happened by now."""
+        """Stop the observer's time now: changes seen later count as having happened by now."""
         self._ended_s = self.now_s
 
     def on_change(self, handler: Callable[[str], None]) -> None:
@@ -127,17 +130,17 @@ class Observer:
                 group.create_task(informer.run())
 
     def list_again(self, resources: Iterable[str]) -> None:
-        """Take the state of these resources anew, in place of the changes that their watches still owe."""
+        """List these resources anew, instead of waiting for outstanding changes on their watches."""
         for resource in resources:
             self._informers[resource].list_again()
 
     async def wait_until_synced(self) -> None:
-        """Return when everything has been seen once."""
+        """Return when the first list of every resource is complete."""
         for informer in self._informers.values():
             await informer.wait_until_synced()
 
     async def wait_until_rv(self, rv: int, resource: str) -> None:
-        """Return when this resource has been seen up to that version."""
+        """Return when the view of this resource has reached that version."""
         if resource in self._informers:
             await self._informers[resource].wait_until_rv(rv)
 
@@ -147,11 +150,11 @@ class Observer:
         return tuple(self._informers)
 
     def version(self, resources: Iterable[str]) -> int:
-        """Return the version up to which everything of these resources was seen."""
+        """Return the version that the views of all these resources have reached."""
         return min((self._informers[each].last_rv for each in resources if each in self._informers), default=0)
 
     def gaps(self) -> tuple[str, ...]:
-        """Return of which resources changes were not seen one by one, because the state had to be taken anew."""
+        """Return a sentence for each resource that had to be listed anew, so that changes were not seen one by one."""
         return tuple(
             f"{resource}: listed again at version {until}; changes after version {since} were not seen one by one"
             for resource, informer in self._informers.items()
@@ -159,7 +162,7 @@ class Observer:
         )
 
     def documents(self, resource: str) -> Iterable[Document]:
-        """Return what is stored now; each version is decoded once. Raises: NotFound for a kind that is not followed."""
+        """Return the stored objects; each version is decoded once. Raises: NotFound for a kind that is not followed."""
         if resource not in self._informers:
             raise NotFound(f"{resource}: no such kind is served; `enable-crds` serves KWOK's")
         lister, decoded = self._informers[resource].lister, self._decoded[resource]
@@ -176,5 +179,5 @@ class Observer:
         return found
 
     def created(self, resource: str) -> Iterable[str]:
-        """Return the names of all objects ever seen of a resource."""
+        """Return the names of all objects of a resource that were ever seen."""
         return self._created[resource].values()

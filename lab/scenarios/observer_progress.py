@@ -1,8 +1,9 @@
-"""How much of the store a run's own observer has seen, and whether what it counted is what the store committed. Pure.
+"""Progress of a run's observer: how much of the store it has seen, and whether its counts match the commits.
+Pure.
 
-The observer of a simulation sees every change at the moment of its commit. Between processes it is a client like any
-other, whose watches may be cut, late, or begin anew; so a run says up to which version it saw, and its figures of pods
-are held against the lines `store.commit` (I33).
+The observer of a simulation sees every change at its commit. With processes it is an ordinary client,
+whose watches may be cut, late, or restarted. So a run states up to which version it saw, and its figures
+of pods are compared with the lines `store.commit` (I33).
 
 Source: guarantees 6 (I33).
 """
@@ -15,16 +16,19 @@ from lab.scenarios.measures.history import History
 from services.telemetry.eventlog import Line
 
 BEHIND_MAX_S: Final = 0.5
-"""A run whose observer was further behind than this says so."""
+"""Lag of the observer in seconds above which a run notes it."""
 EXAMPLES: Final = 3
 
 
 @dataclass(frozen=True)
 class ObserverProgress:
-    """What the observer of a run of processes saw. `version`: up to which it saw everything; `newest`: the store's
-    version when the scenario ended, None where the API server did not answer. `behind_s`: how long at most a change
-    took to be seen. `gaps`: resources whose changes between two versions were not seen one by one. `judged_late`: the
-    lines that were judged from a view older than the store was when they were reached."""
+    """Progress of the observer in a run of processes.
+
+    `version`: version up to which it saw everything; `newest`: the store's version when the scenario ended,
+    None if the API server did not answer. `behind_s`: the longest time until a change was seen. `gaps`:
+    resources whose changes between two versions were not seen one by one. `judged_late`: the lines that were
+    judged from a view older than the store was when they were reached.
+    """
 
     version: int
     newest: int | None
@@ -34,15 +38,16 @@ class ObserverProgress:
 
     @property
     def missing(self) -> str:
-        """Why figures of objects are not those of the end; empty when they are."""
+        """Reason why figures of objects are not those of the end; empty when they are."""
         if self.newest is None or self.version >= self.newest:
             return ""
         return f"seen until version {self.version} of {self.newest}"
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the figures has to know, in sentences without a point; none of a run that saw everything in
-        time."""
+        """Notes for a reader of the figures, as sentences without a full stop; empty for a run that saw everything
+        in time.
+        """
         found = [self.missing] if self.missing else []
         if self.newest is None:
             found.append(f"seen until version {self.version}; the API server did not say its own when the run ended")
@@ -51,7 +56,7 @@ class ObserverProgress:
         return [*found, *self.gaps, *self.judged_late]
 
     def document(self) -> dict[str, Any]:
-        """Return it as `keplab run -o json` does."""
+        """Return the JSON values for `keplab run -o json`."""
         return {
             "version": self.version,
             "newest": self.newest,
@@ -64,14 +69,13 @@ class ObserverProgress:
 
 @dataclass
 class Ending:
-    """When a run ended, for everything that counts it: the store's version, and seconds of the log's clock. None: it
-    has not ended."""
+    """End of a run: the store's version, and seconds of the log's clock; None while the run goes on."""
 
     version: int | None = None
     at_s: float | None = None
 
     def includes(self, line: Line) -> bool:
-        """Whether a line of the event log is of the run and not of what comes after it."""
+        """Return whether a line of the event log belongs to the run, not to the time after it."""
         if self.at_s is None:
             return True
         if line.ev == "store.commit" and self.version is not None and line.rv is not None:
@@ -81,12 +85,11 @@ class Ending:
 
 @dataclass
 class PodCommits:
-    """What the store committed of pods, by uid, from the event log. `is_volatile`: the store forgets everything when
-    its process ends."""
+    """Commits of pods by uid, from the event log. `is_volatile`: the store forgets everything when its process ends."""
 
     is_volatile: bool = False
     why_not: str = ""
-    """Why nothing can be said of it."""
+    """Reason why the counts cannot be compared; empty if they can."""
     _names: dict[str, str] = field(default_factory=dict)
     _created: dict[str, int] = field(default_factory=dict)
     _failed: dict[str, int] = field(default_factory=dict)
@@ -111,7 +114,9 @@ class PodCommits:
             self._failed.setdefault(uid, line.rv)
 
     def disagreements(self, history: History, version: int) -> list[str]:
-        """Return in which figures the observer differs from what the store had committed up to that version."""
+        """Return a sentence for each count in which the observer differs from the store's commits up to that
+        version.
+        """
         seen = history.pods
         created = [uid for uid, rv in self._created.items() if rv <= version]
         failed = [uid for uid, rv in self._failed.items() if rv <= version]
@@ -131,8 +136,11 @@ class PodCommits:
         )
 
     def behind_s(self, arrivals: Mapping[int, float], started_s: float) -> float:
-        """Return how long at most a change took from its commit until it was seen. `arrivals`: when each version was
-        seen, in seconds since `started_s` of the log's clock; what was committed before that does not count."""
+        """Return the longest time from the commit of a change until it was seen.
+
+        `arrivals`: time at which each version was seen, in seconds since `started_s` of the log's clock; earlier
+        commits do not count.
+        """
         late = (
             started_s + arrived_s - self._at_s[rv]
             for rv, arrived_s in arrivals.items()

@@ -1,5 +1,7 @@
-"""Records one run in a `.keprec` file, without the run noticing: it is shown every line of the event log and what the
-scenario's own observer is sent, and no watch is opened for it.
+"""Recording of one run in a `.keprec` file, without effect on the run.
+
+It gets every line of the event log, and the events that the scenario's own observer receives; no watch is
+opened for it.
 """
 
 import time
@@ -31,13 +33,13 @@ NOT_RECORDED: Final = (
     "bodies of Secrets, Leases of nodes, custom resources and kinds of REST alone, which the observer does not follow",
 )
 NODES_SCORED: Final = 100
-"""Of so many nodes of an attempt scores are recorded, the best."""
+"""Number of nodes per attempt whose scores are recorded: the best ones."""
 INTERRUPTED: Final = "what would have come after the run was interrupted"
 NOT_TRACED: Final = "spans: the run was not traced"
 
 
 class RunRecorder:
-    """What a run is shown to; `run_recorder` makes and ends it."""
+    """Recorder of a run; `run_recorder` creates and closes it."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -47,19 +49,19 @@ class RunRecorder:
 
     @property
     def failure(self) -> str:
-        """Why the recording ends before the run did, "" if it does not."""
+        """Reason why the recording ends before the run; empty if it does not."""
         return self._writer.failure
 
     def observed(self, api: Api) -> Api:
-        """Return the API server for the run's observer: what its watches bring is recorded on the way."""
+        """Return the API server for the run's observer; events of its watches are recorded as they pass."""
         return ObservedApi(api, self._writer.event)
 
     def begin(self, clock: Clock, started_s: float) -> None:
-        """Have the times of the recording count from when the observer began."""
+        """Start the recording's time at the start of the observer."""
         self._writer.begin(started_s, clock.wall() - (clock.now() - started_s), is_virtual=self._is_virtual)
 
     def made_of(self, plan: MeshPlan) -> None:
-        """Record what the mesh consists of, so that another one can begin from one of its versions."""
+        """Record the mesh's configuration, so that another mesh can begin from one of the versions."""
         files = [*(f"stages {name}" for name in plan.stages)]
         if plan.schedulers.config:
             files.append(f"scheduler-config {plan.schedulers.config}")
@@ -73,12 +75,12 @@ class RunRecorder:
         self._writer.meta = msgspec.structs.replace(self._writer.meta, parts=parts)
 
     def look_into(self, mesh: SimulatedMesh) -> None:
-        """Take the mesh that is simulated: why its schedulers chose their nodes is recorded as well."""
+        """Set the simulated mesh, so that its schedulers' reasons are recorded as well."""
         self._is_virtual = True
         self._decisions.look_into(mesh)
 
     def take(self, line: Line) -> None:
-        """Record a line of the event log, or one of those about the scheduling queue that are in no log."""
+        """Record a line of the event log, or a line about the scheduling queue, which is in no log."""
         self._writer.line(line)
         self._write(self._decisions.take(line))
 
@@ -87,7 +89,7 @@ class RunRecorder:
             self._writer.decision(self._encoder.encode(decision))
 
     def end(self, result: RunResult, spans: Iterable[FinishedSpan] = ()) -> None:
-        """Record how the run ended, and its spans."""
+        """Record the result of the run, and its spans."""
         self._write(self._decisions.rest())
         for span in spans:
             self._writer.span(span)
@@ -105,8 +107,9 @@ class RunRecorder:
 def run_recorder(
     path: Path, scenario: Scenario, *, seed: int, arm: str = "", command: str = ""
 ) -> Iterator[RunRecorder]:
-    """Record a run of the scenario there; what is recorded stays, however the run ends. Raises: NotRecordable, before
-    the run."""
+    """Record a run of the scenario at `path` inside the context. The recording is kept however the run ends.
+    Raises: NotRecordable, before the run.
+    """
     code = revision()
     writer = Writer(
         path,

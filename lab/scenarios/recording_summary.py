@@ -1,4 +1,4 @@
-"""What a recording says: what was decided, why a pod was where it was, and a state to begin from."""
+"""Queries of a recording: its decisions, the reasons for a pod's place, and a state to begin from."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -17,7 +17,7 @@ _DECISION: Final = msgspec.json.Decoder(Decision)
 
 
 def decisions_of(recording: Recording) -> list[Decision]:
-    """Return what was decided, in seconds of the recording's clock; with scores, where they were recorded."""
+    """Return the decisions, in seconds of the recording's clock; with scores, if they were recorded."""
     zero_s = recording.meta.clock.zero_s
     return [msgspec.structs.replace(each, at_s=round(each.at_s - zero_s, 9)) for each in _decisions(recording)]
 
@@ -38,8 +38,10 @@ def _decisions(recording: Recording) -> Iterator[Decision]:
 def explained(
     recording: Recording, namespace: str, name: str, rv: int, decisions: Sequence[Decision] | None = None
 ) -> dict[str, Any] | None:
-    """Return why a pod was where it was at a version, as `keplab explain -o json` has it; None of a pod that nothing is
-    known of. `left_out` says what is not known of the past. `decisions`: those about the pod, where they are at hand.
+    """Return why a pod was where it was at a version, as `keplab explain -o json` prints it; None for an unknown
+    pod.
+
+    `left_out` names what is not known of the past. `decisions`: those about the pod, if already read.
     """
     stop = recording.stop_at(rv)
     known = f"{namespace}/{name}"
@@ -53,8 +55,10 @@ def explained(
 def explanation(
     recording: Recording, decisions: Sequence[Decision], known: str, stop: int, pool: str
 ) -> dict[str, Any] | None:
-    """Return the same from what is at hand: `decisions` about the pod `known`, and its pool at `stop`, a version at
-    which one may stop."""
+    """Return the same as `explained` for given `decisions` about the pod `known` and its pool.
+
+    `stop`: a version at which one may stop.
+    """
     namespace, _, name = known.partition("/")
     version = recording.version_of("pods", namespace, name, stop)
     until_s = _until(recording, stop)
@@ -107,12 +111,12 @@ def _waits_for(status: dict[str, Any]) -> str:
 
 
 def known_pods(recording: Recording, rv: int) -> list[str]:
-    """Return the pods that there were at a version, as `namespace/name`."""
+    """Return the pods that existed at a version, as `namespace/name`."""
     return sorted(f"{ns}/{name}" for resource, ns, name in recording.state_at(rv) if resource == "pods")
 
 
 def queue_at(recording: Recording, rv: int) -> dict[str, Any]:
-    """Return which pods were in which pool of the scheduling queue at a version."""
+    """Return the pods in each pool of the scheduling queue at a version."""
     model = recording.model_at(rv)
     columns, strings = model.columns("pods"), model.strings
     found = []
@@ -125,8 +129,11 @@ def queue_at(recording: Recording, rv: int) -> dict[str, Any]:
 
 
 def state_at(recording: Recording, rv: int) -> State:
-    """Return the state at a version (0: the last), for a simulation to begin from. Secrets are not in it, since a
-    recording has none of their values, and nothing whose body is not recorded. Raises: StateError."""
+    """Return the state at a version (0: the last), for a simulation to begin from.
+
+    It contains no Secrets, whose values are not recorded, and no objects whose body is not recorded. Raises:
+    StateError.
+    """
     first, last = recording.rv_range
     rv = rv or last
     if not first <= rv <= last:

@@ -1,4 +1,4 @@
-"""What one run of a scenario showed, as both forms of the mesh report it. Pure."""
+"""The result of one run of a scenario, in the same form for both forms of the mesh. Pure."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +13,7 @@ from services.telemetry.spans import FinishedSpan
 
 @dataclass
 class Judgement:
-    """One expectation's result. `at_s`: when it was decided."""
+    """The result of one expectation. `at_s`: time at which it was decided."""
 
     line: int
     text: str
@@ -24,7 +24,7 @@ class Judgement:
 
 @dataclass
 class RunResult:
-    """What one run showed. `switches`: what was set, by the scenario, the arm and the command line."""
+    """The result of one run. `switches`: those set by the scenario, the arm and the command line."""
 
     scenario: str
     mode: str
@@ -39,32 +39,34 @@ class RunResult:
     virtual_s: float
     wall_s: float
     measures: dict[str, float | None]
-    """By name; `measures.register` says what each is, of those that the scenario states `stated` does."""
+    """Values of the measures by name; `measures.register` describes them, and `stated` those that the scenario
+    states.
+    """
     pods: list[PodHistory]
     samples: list[Sample]
-    """Pods by phase, of the pods that are measured."""
+    """Number of measured pods by phase."""
     digest: str = ""
-    """Of the event log of a simulation."""
+    """Digest of a simulation's event log."""
     spans: list[FinishedSpan] = field(default_factory=list)
     lines: int = 0
     failures: list[str] = field(default_factory=list)
-    """Processes that ended by themselves, and why."""
+    """Processes that exited by themselves, with the reasons."""
     not_judged: dict[str, str] = field(default_factory=dict)
-    """Invariants that this run says nothing about, and why."""
+    """Invariants that this run does not judge, with the reasons."""
     unknown: str = ""
-    """Why the run shows neither success nor failure, such as lines that are missing in an event log (I27)."""
+    """Reason why the run shows neither success nor failure, such as missing lines in an event log (I27)."""
     forbidden: dict[str, int] = field(default_factory=dict)
-    """How often controllers were answered Forbidden, by user, verb and resource."""
+    """Number of Forbidden responses to controllers, by user, verb and resource."""
     stated: tuple[Measure, ...] = ()
-    """The measures that the scenario states, or asks packages for."""
+    """Measures that the scenario states, including those of packages."""
     measure_errors: dict[str, str] = field(default_factory=dict)
-    """Why there is no value of those that could not be computed, by name."""
+    """Error of each measure that could not be computed, by name."""
     absent: list[str] = field(default_factory=list)
-    """What the state that the run began from names and the mesh did not have: sentences."""
+    """Sentences on parts that the initial state refers to and the mesh did not have."""
     seen: ObserverProgress | None = None
-    """How much of the store the run's observer saw; None of a simulation, which is seen whole."""
+    """Progress of the run's observer; None for a simulation, whose observer sees everything."""
     started_s: float = 0.0
-    """When the scenario began on the event log's clock; times of expectations and pods count from here."""
+    """Start of the scenario on the event log's clock; times of expectations and pods count from here."""
 
     def document(self) -> dict[str, Any]:
         """Return one element of the list that `keplab run -o json` prints."""

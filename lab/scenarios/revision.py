@@ -1,4 +1,4 @@
-"""Which code this is: the version, and the revision of the repository that it lies in, with what was changed since."""
+"""Identity of the running code: the version, the revision of its repository, and uncommitted changes."""
 
 import hashlib
 import os
@@ -14,8 +14,9 @@ _LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class Revision:
-    """`commit`: empty where the code lies in no repository; `changes`: a digest of what differs from the commit, in
-    code alone, empty of nothing."""
+    """Identity of the code. `commit`: empty if the code is not in a repository. `changes`: digest of what
+    differs from the commit, in code alone; empty if nothing does.
+    """
 
     version: str
     commit: str = ""
@@ -23,7 +24,7 @@ class Revision:
 
     @property
     def text(self) -> str:
-        """One text that is the same for the same code."""
+        """One text that is equal for equal code."""
         if not self.commit:
             return f"version {self.version}"
         return f"{self.commit}+{self.changes}" if self.changes else self.commit
@@ -31,8 +32,11 @@ class Revision:
 
 @cache
 def revision(folder: Path = Path(__file__).parents[2]) -> Revision:
-    """Return what the code in `folder` is. A wheel that is installed somewhere below another repository is no part of
-    that: only what is tracked there has its revision."""
+    """Return the identity of the code in `folder`.
+
+    A wheel installed below another repository is not part of that repository: only tracked code has its
+    revision.
+    """
     try:
         known = version("keplab")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Run one scenario once, simulated or as processes, and give one result that both forms share."""
+"""Run one scenario once, simulated or as processes, and return a result in the same form for both."""
 
 import asyncio
 import random
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from lab.scenarios.processes.process_mesh import ProcessMesh
 
 COUNTS: Final = "I33"
-"""What a run counts of pods is what the store committed."""
+"""Id of the invariant that a run's counts of pods equal the store's commits."""
 NO_LOGS: Final = "the event logs of a mesh that runs already are not here"
 
 
@@ -111,10 +111,12 @@ def plan_of(
     state: State | None = None,
     coming: Sequence[Document] = (),
 ) -> MeshPlan:
-    """Return the mesh a scenario asks for; `overrides` win over the scenario's own switches. A node of the `state` that
-    the scenario declares is as the scenario says; `coming` are Nodes of machines that are off at the beginning, unless
-    there are nodes of their names. Raises: ScriptError for a node option, a latency or a stage, SwitchError for a
-    switch, StateError."""
+    """Return the mesh that a scenario requests; `overrides` take precedence over the scenario's own switches.
+
+    A node of the `state` that the scenario also declares is as the scenario says. `coming`: Nodes of machines
+    that are off at the beginning, except those whose names already exist. Raises: ScriptError for a node
+    option, a latency or a stage, SwitchError for a switch, StateError.
+    """
     parts, own = state.parts if state is not None else Parts(), scenario.schedulers
     declared_names = {name for declared in scenario.nodes for name in declared.names}
     nodes = [node for node in (state.definitions() if state else ()) if node["name"] not in declared_names]
@@ -229,11 +231,11 @@ def simulate(
     state: State | None = None,
     recorder: RunRecorder | None = None,
 ) -> RunResult:
-    """Run the scenario in virtual time, from that state of a store on, and judge every invariant as it goes.
+    """Run the scenario in virtual time, beginning from `state` if given, and judge every invariant as it goes.
 
-    `traffic` may hold messages back, `on_line` sees every line of the event log, `recorder` records the run.
-    `beforehand` is given the mesh before it starts; `afterwards` may look into it as the scenario left it.
-    `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
+    `traffic` may delay messages, `on_line` gets every line of the event log, `recorder` records the run.
+    `beforehand` gets the mesh before it starts; `afterwards` may inspect it as the scenario left it.
+    `disturb` gets the auditor, so that it can report violations found at rest.
     """
     if state is None and scenario.begin is not None:
         state = begun_state(scenario)
@@ -297,10 +299,11 @@ def run_as_processes(
     arm: str = "",
     recorder: RunRecorder | None = None,
 ) -> RunResult:
-    """Run the scenario against real processes; invariants are judged from their event files, live, and `on_line` sees
-    every line of these; `recorder` records the run. Spans that leave for a collector name the scenario, the seed and
-    the `arm` of a comparison.
-    Raises: MeshError when a process cannot start."""
+    """Run the scenario against real processes, and judge the invariants live from their event files.
+
+    `on_line` gets every line of these files; `recorder` records the run. Spans exported to a collector carry
+    the scenario, the seed and the `arm` of a comparison. Raises: MeshError when a process cannot start.
+    """
     _check_begin(scenario)
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine, arm=arm)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
@@ -379,8 +382,11 @@ def run_against(
     overrides: Mapping[str, Value] | None = None,
     progress: Progress | None = None,
 ) -> RunResult:
-    """Run the scenario against a mesh that runs already; its expectations and what clients can see are judged, its
-    invariants are not. Raises: MeshError when the mesh cannot be reached; ScriptError for what it cannot do."""
+    """Run the scenario against a mesh that already runs. Its expectations and everything visible to clients are
+    judged; invariants are not.
+
+    Raises: MeshError when the mesh cannot be reached; ScriptError for what it cannot do.
+    """
     _check_begin(scenario)
     plan = plan_of(scenario, seed=seed, overrides=overrides)
     logs.set_up("keplab", "error", is_final=False)
@@ -414,7 +420,7 @@ def _check_begin(scenario: Scenario) -> None:
 
 
 def run_job(job: Job) -> Outcome:
-    """Run one scenario in this interpreter; a crash of the simulator itself is a problem too."""
+    """Run one scenario in this interpreter; a crash of the simulator is reported as a problem."""
     try:
         result = simulate(load_scenario(job.scenario), seed=job.seed, overrides=job.overrides)
     except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
@@ -439,7 +445,7 @@ def _origin(scenario: Scenario, seed: int, arm: str) -> dict[str, str]:
 
 
 class _Measured:
-    """All that is measured of one run: what every run is measured by, and what its scenario states."""
+    """All measures of one run: those of every run, and those that its scenario states."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.stated = measures_of(scenario)

@@ -1,7 +1,8 @@
-"""Run a scenario against a mesh: act line by line, judge every expectation, watch every invariant.
+"""Runner of a scenario against a mesh: it acts line by line, judges every expectation and watches every
+invariant.
 
-The same runner serves both forms of the mesh; only the clock differs. Nothing waits for a change or
-for a while: an expectation is judged again whenever something it could be about has changed.
+The same runner serves both forms of the mesh; only the clock differs. Nothing polls or sleeps: an
+expectation is judged again whenever something that may affect it has changed.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ SAMPLE_EVERY_S = 0.5
 
 @dataclass
 class ScenarioRun:
-    """One run: judgements in order, the pods' history, and what went wrong with the scenario itself."""
+    """One run: judgements in order, the pods' history, and errors of the scenario itself."""
 
     judgements: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
@@ -42,18 +43,18 @@ class ScenarioRun:
     device_use: DeviceUse = field(default_factory=DeviceUse)
     error: str = ""
     is_mistake: bool = False
-    """Whether `error` is the scenario's own: it asked for something that cannot be."""
+    """Whether `error` is the scenario's own mistake: it requested something impossible."""
     started_s: float = 0.0
-    """On the mesh's own clock; all other times count from here."""
+    """Start of the run on the mesh's own clock; all other times count from here."""
     ended_s: float = 0.0
     seen: ObserverProgress | None = None
-    """How much of the store the observer saw; None of a simulation, whose observer sees everything."""
+    """Progress of the observer; None for a simulation, whose observer sees everything."""
     arrivals: dict[int, float] = field(default_factory=dict)
-    """When each version of a pod was seen, of a run of processes."""
+    """Time at which each version of a pod was seen, for a run of processes."""
 
     @property
     def passed(self) -> bool:
-        """Whether everything expected was so and the scenario ran to its end."""
+        """Whether all expectations held and the scenario ran to its end."""
         return not self.error and all(j.passed for j in self.judgements)
 
 
@@ -85,13 +86,15 @@ class _Monitor:
 
 
 Progress = Callable[[Observer, str], None]
-"""Called about twice a second of the mesh's time with the observer and the line being run."""
+"""Progress callback: called about twice a second of the mesh's time with the observer and the current line."""
 
 
 Disturb = Callable[[Mesh, Observer, asyncio.Event], Awaitable[None]]
-"""Breaks things while the scenario is run, heals them, and may wait for rest afterwards; chaos is one.
+"""Function that injects faults while the scenario runs, heals them, and may wait for rest afterwards, as
+chaos does.
 
-The event is set when the scenario's last line was run."""
+The event is set when the scenario's last line was run.
+"""
 
 
 async def run_scenario(
@@ -108,11 +111,12 @@ async def run_scenario(
 ) -> ScenarioRun:
     """Start the mesh, run the scenario, stop the mesh.
 
-    `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches the bounds of
-    `within` expectations, for meshes that are being broken meanwhile. `recorded` keeps what the scenario's own
-    measures read, `recorder` what the observer is sent, `ending` when the run ended. `chance`: for a mesh that had
-    other scenarios before, whose request ids this one must not repeat.
-    Raises: what `progress` raises, which ends the run; a note says when."""
+    `disturb` runs concurrently with the scenario, and the mesh is stopped when both are done. `patience`:
+    factor on the bounds of `within` expectations, for meshes with faults. `recorded` keeps the data for the
+    scenario's own measures, `recorder` the observer's events, `ending` the end of the run. `chance`: random
+    numbers for a mesh that has run other scenarios, whose request ids must not recur. Raises: what `progress`
+    raises, which ends the run; a note says when.
+    """
     run = ScenarioRun()
     await mesh.start()
     course = _begin(run, scenario, mesh, chance or random.Random("teller"), patience, recorded, recorder, ending)
@@ -165,7 +169,7 @@ def _begin(
 
 
 class _Course:
-    """A scenario on its way through a mesh: the line at which it is, and what goes on beside it."""
+    """Progress of a scenario through a mesh: its current line, and its background tasks."""
 
     def __init__(self, run: ScenarioRun, context: ScenarioContext, freshness: Freshness, patience: float) -> None:
         self._run, self._context, self._patience = run, context, patience

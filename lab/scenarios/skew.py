@@ -1,4 +1,4 @@
-"""Which releases of kubelets an API server works with: said of a scenario before it is run. Pure.
+"""Version skew between kubelets and an API server, checked before a scenario runs. Pure.
 
 Source: node-declared-features 6.
 """
@@ -13,9 +13,10 @@ from services.api.switches import EMULATED
 
 
 def check_skew(plan: MeshPlan, scenario: Scenario) -> None:
-    """Raise ScriptError with line and both releases for the first kubelet that may not work with its API server.
+    """Raise ScriptError with line and both releases for the first kubelet whose release does not work with its
+    API server.
 
-    The lines that restart a component with another release are followed in their order.
+    Lines that restart a component with another release are applied in their order.
     """
     lines = {name: declared.line for declared in scenario.nodes for name in declared.names}
     apiserver = plan.switches_of("apiserver").choice(EMULATED)

@@ -1,7 +1,8 @@
-"""Many scenarios and many seeds: run them over the machine's cores, remember which passed, say how to replay a failure.
+"""Runs of many scenarios and seeds on all cores of the machine, with a record of passed runs and commands to
+replay failures.
 
-Outcomes are kept as one JSON line each, so an interrupted sweep goes on where it stopped. What identifies a run, in the
-record and for people, is the command that repeats it.
+Outcomes are stored as one JSON line each, so an interrupted sweep resumes where it stopped. A run is
+identified, in the record and for people, by the command that repeats it.
 """
 
 import os
@@ -29,7 +30,9 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 AHEAD = 8
-"""So many runs a worker are asked for before the first is taken: enough to keep it busy, few to throw away."""
+"""Number of runs per worker that are submitted before the first result is taken: enough to keep it busy, few
+to discard.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,12 @@ class Job:
 
     @property
     def command(self) -> str:
-        """What repeats exactly this run."""
+        """Command line that repeats exactly this run."""
         return f"keplab run {shlex.quote(self.scenario)} --seed {self.seed}{self.sets}"
 
     @property
     def sets(self) -> str:
-        """The options that set the switches."""
+        """Command-line options that set the switches."""
         return "".join(f" --set {shlex.quote(text)}" for text in self.assignments)
 
     @property
@@ -57,7 +60,7 @@ class Job:
 
 
 class Outcome(msgspec.Struct):
-    """What became of one job. `problem` is empty when it passed; expectations and violations are those of a run."""
+    """Outcome of one job. `problem` is empty when it passed; expectations and violations are those of a run."""
 
     scenario: str
     seed: int
@@ -77,13 +80,15 @@ def crashed(job: Job, error: Exception) -> Outcome:
 
 
 def outcome_of(job: Job, result: RunResult, problem: str, fault_count: int = 0) -> Outcome:
-    """Return the outcome of a job that ran to its end."""
+    """Return the outcome of a finished job."""
     took_s = (result.wall_s, result.virtual_s)
     return Outcome(job.scenario, job.seed, job.command, result.digest, problem, *took_s, fault_count)
 
 
 def problem_of(result: RunResult) -> str:
-    """Return what went wrong, or nothing: an error, else the first expectations and invariants that failed."""
+    """Return the problem of a run: an error, else the first failed expectations and invariants; empty if there
+    is none.
+    """
     if result.error:
         return result.error
     missed = [f"line {j.line}: {j.text} ({j.seen})" for j in result.expectations if not j.passed]
@@ -99,8 +104,12 @@ def run_jobs(
     workers: int,
     run: Callable[..., Outcome],
 ) -> None:
-    """Run what the record does not hold as passed; call `done` for each outcome, those of the record first. `workers`:
-    0 as many as there are cores. An interrupt ends them at once; what is in the record was passed to `done`."""
+    """Run the jobs that the record does not hold as passed; call `done` for each outcome, those of the record
+    first.
+
+    `workers`: 0 for as many as there are cores. An interrupt ends them at once; every outcome in the record
+    was passed to `done`.
+    """
     passed = _passed(record)
     for job in jobs:
         if job.command in passed:
@@ -132,10 +141,10 @@ def _passed(record: Path | None) -> dict[str, Outcome]:
 
 
 def runs_of(run: Callable[[A], B], inputs: Iterable[A], workers: int = 0, *, in_order: bool = True) -> Iterator[B]:
-    """Yield `run(input)` for each input, in their order or as soon as it is there.
+    """Yield `run(input)` for each input, in the order of inputs or as soon as each is ready.
 
-    `workers`: 0 as many as there are cores; 1 is this process itself. A caller that stops taking, because of an
-    interrupt or because it has seen enough, ends the workers at once.
+    `workers`: 0 for as many as there are cores; 1 is this process itself. A caller that stops iterating,
+    because of an interrupt or because it needs no more, ends the workers at once.
     """
     count = workers or os.cpu_count() or 1
     left = iter(inputs)

@@ -1,6 +1,7 @@
-"""Which components read a switch, as their typed views say.
+"""Components that read each switch, according to their typed views.
 
-A component's module of switches lists its views, `VIEWS`; whatever it reads is a field of one of them.
+A component's module of switches lists its views, `VIEWS`; every switch that it reads is a field of one of
+them.
 """
 
 import importlib
@@ -20,7 +21,7 @@ VIEWS_OF: Final = {
     DEVICE_PLUGIN: "",
     DRA_DRIVER: "kubelet.dra.emulated.switches",
 }
-"""The module with the views of each component; "" for one that reads no switch."""
+"""Module with the views of each component; empty for a component that reads no switch."""
 
 
 def views_of(component: str) -> tuple[type, ...]:

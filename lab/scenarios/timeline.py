@@ -1,6 +1,8 @@
-"""The status that KEP-140 of kube-scheduler-simulator wants of a scenario's run: its phase and its timeline. Pure.
+"""Status of a scenario's run in the format of kube-scheduler-simulator's KEP-140: its phase and its
+timeline. Pure.
 
-Source: simulator 8; kubernetes-sigs/kube-scheduler-simulator, `keps/140-scenario-based-simulation/README.md`.
+Source: simulator 8; kubernetes-sigs/kube-scheduler-simulator,
+`keps/140-scenario-based-simulation/README.md`.
 """
 
 from collections.abc import Sequence
@@ -11,10 +13,10 @@ from services.api.meta import Document
 
 
 def status_of(operations: Sequence[Operation], result: RunResult) -> Document:
-    """Return the status that KEP-140 wants: phase, step, and the timeline by major step.
+    """Return the status in KEP-140's format: phase, step, and the timeline by major step.
 
-    The scenario's own operations have their ids; what the scheduler did besides is a `podScheduled`, or a `delete` of a
-    pod that had to leave for another.
+    The scenario's own operations have their ids. Actions of the scheduler are added as a `podScheduled`, or
+    as a `delete` of a preempted pod.
     """
     steps = list(dict.fromkeys(each.step for each in operations))
     done = next((each.step for each in operations if each.what == "done"), None)

@@ -1,1 +1,1 @@
-"""kube-scheduler-simulator's HTTP API beside a mesh: a client of the API server like any other."""
+"""kube-scheduler-simulator's HTTP API for a mesh, served by an ordinary client of the API server."""

@@ -1,4 +1,4 @@
-"""What is configured, besides the switches."""
+"""Configuration of the simulator API, besides the switches."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from services.runtime.config import CommonConfig, setting
 
 PORT: Final = 1212
-"""kube-scheduler-simulator's own."""
+"""Default port of kube-scheduler-simulator."""
 
 
 @dataclass(frozen=True, kw_only=True)

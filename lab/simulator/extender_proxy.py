@@ -1,7 +1,9 @@
-"""Questions of a foreign scheduler to the configuration's extenders: passed on, and the answers recorded on the pod.
+"""Proxy from a foreign scheduler to the configuration's extenders: calls are forwarded, and the responses
+recorded on the pod.
 
-The mesh's own scheduler asks extenders itself and records what they answer. Source: simulator 3;
-kubernetes-sigs/kube-scheduler-simulator, `simulator/server/handler/extender.go`, `simulator/scheduler/extender`.
+The mesh's own scheduler calls extenders itself and records their responses. Source: simulator 3;
+kubernetes-sigs/kube-scheduler-simulator, `simulator/server/handler/extender.go`,
+`simulator/scheduler/extender`.
 """
 
 from dataclasses import dataclass, field
@@ -29,12 +31,12 @@ Answers = dict[str, dict[str, Any]]
 
 
 class NoSuchExtender(LookupError):
-    """The configuration has no extender of that number, or it has no such verb."""
+    """The configuration has no extender with that number, or the extender has no such verb."""
 
 
 @dataclass
 class ExtenderProxy:
-    """`_answers`: by pod, verb and URL prefix."""
+    """Proxy to extenders. `_answers`: responses by pod, verb and URL prefix."""
 
     client: Client
     configuration: SchedulerConfiguration | None
@@ -42,8 +44,11 @@ class ExtenderProxy:
     _answers: LRU[Key, Answers] = field(default_factory=lambda: LRU(PODS_MAX))
 
     async def ask(self, verb: str, number: int, body: bytes, traceparent: str = "") -> bytes:
-        """Return the extender's answer in Go's form. Raises: NoSuchExtender; ValueError: the question is none;
-        ExtenderError: it does not answer."""
+        """Return the extender's response in Go's form.
+
+        Raises: NoSuchExtender; ValueError: the request body is not valid; ExtenderError: the extender does not
+        answer.
+        """
         extender = self._extender(verb, number)
         pod = _pod_of(body)
         timeout_s = extender.http_timeout or TIMEOUT_S

@@ -1,8 +1,8 @@
-"""The mesh's objects as kube-scheduler-simulator's page loads, saves and resets them.
+"""The mesh's objects for kube-scheduler-simulator's page: export, import and reset.
 
-What the mesh was when it started lies in a file, so that this process may be restarted at any time; everything else is
-in the API server. Source: simulator 3, 4.1; kubernetes-sigs/kube-scheduler-simulator, `simulator/snapshot/snapshot.go`,
-`simulator/reset/reset.go`.
+The initial state of the mesh is kept in a file, so that this process may be restarted at any time;
+everything else is in the API server. Source: simulator 3, 4.1; kubernetes-sigs/kube-scheduler-simulator,
+`simulator/snapshot/snapshot.go`, `simulator/reset/reset.go`.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ from services.runtime.real import write_atomically
 NODES_OWN: Final = frozenset(
     ("csinodes.storage.k8s.io", "resourceslices.resource.k8s.io", "noderesourcetopologies.topology.node.k8s.io")
 )
-"""Kinds whose objects nodes make of themselves."""
+"""Kinds whose objects nodes create for themselves."""
 EVENTS: Final = ("events", "events.events.k8s.io")
 RESET_MAX_S: Final = 60.0
 PASS_S: Final = 0.2
-"""How long controllers have between two looks at what is left."""
+"""Interval in seconds between two checks of remaining objects, in which controllers can act."""
 LINES_MAX: Final = 20
 _VOLATILE: Final = ("resourceVersion", "generation", "managedFields", "uid", "creationTimestamp", "selfLink")
 log = structlog.get_logger()
@@ -43,7 +43,7 @@ At = tuple[str, Key]
 
 
 class Failed(Exception):
-    """Some objects could not be changed; a line for each."""
+    """Some objects could not be changed; the message has a line for each."""
 
     def __init__(self, lines: list[str]) -> None:
         more = f"\nand {len(lines) - LINES_MAX} more" if len(lines) > LINES_MAX else ""
@@ -52,7 +52,9 @@ class Failed(Exception):
 
 @dataclass
 class Resources:
-    """`start`: the file with what the mesh was. `configuration`: None while the scheduler is not ours."""
+    """The mesh's objects. `start`: the file with the initial state. `configuration`: None if the scheduler is
+    not the mesh's own.
+    """
 
     client: Client
     configuration: SchedulerConfiguration | None
@@ -60,7 +62,9 @@ class Resources:
     clock: Clock
 
     async def remember_start(self) -> None:
-        """Keep what is there now as the beginning, unless a beginning is kept. Raises: ApiError, UnknownOutcome."""
+        """Store the current objects as the initial state, unless one is already stored. Raises: ApiError,
+        UnknownOutcome.
+        """
         if self.start.exists():
             return
         self.start.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -71,7 +75,7 @@ class Resources:
         write_atomically(self.start, msgspec.json.encode(content), mode=0o600)
 
     async def export(self, *, all_kinds: bool = False) -> bytes:
-        """Return the mesh as the simulator's snapshot. Raises: ApiError, UnknownOutcome, Invalid."""
+        """Return the mesh as a snapshot in the simulator's format. Raises: ApiError, UnknownOutcome, Invalid."""
         file = io.BytesIO()
         configuration = self.configuration.in_force() if self.configuration is not None else None
         writer = SnapshotWriter(file, configuration, all_kinds=all_kinds)
@@ -82,8 +86,11 @@ class Resources:
         return file.getvalue()
 
     async def load(self, body: bytes) -> None:
-        """Take in a snapshot: the configuration first. Raises: Refused: it is none, nothing was changed; Invalid,
-        NotRestarted: its configuration; Failed: some objects, the others are there."""
+        """Import a snapshot: the configuration first, then the objects.
+
+        Raises: Refused: it is not a snapshot, nothing was changed; Invalid, NotRestarted: for its configuration;
+        Failed: for some objects, the others were created.
+        """
         try:
             found = msgspec.json.decode(body)
         except UNREADABLE as error:
@@ -118,7 +125,7 @@ class Resources:
             loader.loaded.uids[str(claim["uid"])] = str(metadata_of(there)["uid"])
 
     async def reset(self) -> None:
-        """Bring back what was there at the beginning. Raises: Failed naming what could not be, ApiError."""
+        """Restore the initial state. Raises: Failed naming the objects that could not be restored, ApiError."""
         content = msgspec.json.decode(self.start.read_bytes())
         wanted = {_at(document): document for document in content["objects"]}
         if self.configuration is not None and content["configuration"] is not None:

@@ -1,8 +1,9 @@
-"""The scheduler's configuration: as it is in force, and changed by writing its file and restarting the scheduler.
+"""The scheduler's configuration: read as in force, and changed by writing its file and restarting the
+scheduler.
 
-A new one is checked before anything is written, with the plugins made as the scheduler makes them; should the scheduler
-not start with it all the same, the one before comes back.
-Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/server/handler/schedulerconfig.go`.
+A new configuration is checked before anything is written, with plugins created as in the scheduler. If
+the scheduler still does not start with it, the previous one is restored. Source: simulator 3;
+kubernetes-sigs/kube-scheduler-simulator, `simulator/server/handler/schedulerconfig.go`.
 """
 
 import asyncio
@@ -33,11 +34,11 @@ from services.runtime.real import write_atomically
 RESTART_MAX_S: Final = 60.0
 NO_FILE: Final = {"apiVersion": API_VERSION, "kind": KIND}
 TAKEN: Final = ("profiles", "extenders")
-"""What is taken of a configuration that is posted or imported."""
+"""Fields that are used from a posted or imported configuration."""
 MERGED_INTO: Final[Mapping[str, str]] = dict.fromkeys(
     ("EBSLimits", "GCEPDLimits", "AzureDiskLimits", "CinderLimits"), "NodeVolumeLimits"
 )
-"""Plugins of older releases, whose documents people still have, and where their work is done today."""
+"""Plugins of older releases, which may still occur in documents, with the plugin that does their work today."""
 
 
 class Invalid(ValueError):
@@ -45,12 +46,16 @@ class Invalid(ValueError):
 
 
 class NotRestarted(Exception):
-    """The scheduler did not start with a valid configuration; the one before is in force again."""
+    """The scheduler did not start with a valid configuration; the previous one is in force again."""
 
 
 @dataclass
 class SchedulerConfiguration:
-    """`path`: the file that the `schedulers` are started with; `mesh`: the directory whose supervisor restarts them."""
+    """The configuration of the mesh's schedulers.
+
+    `path`: the file that the `schedulers` are started with; `mesh`: the directory whose supervisor restarts
+    them.
+    """
 
     path: Path
     mesh: Path
@@ -59,7 +64,7 @@ class SchedulerConfiguration:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def given(self) -> Document:
-        """Return what the file says."""
+        """Return the content of the file."""
         found = yaml_text.load(self.path.read_text(encoding="utf-8")) if self.path.exists() else None
         return found if isinstance(found, dict) else dict(NO_FILE)
 
@@ -79,7 +84,7 @@ class SchedulerConfiguration:
         return read_document(self.given()).configuration.extenders
 
     async def apply(self, posted: Any) -> None:
-        """Take profiles and extenders of a configuration. Raises: Invalid: nothing changed; NotRestarted."""
+        """Use the profiles and extenders of a configuration. Raises: Invalid: nothing changed; NotRestarted."""
         if not isinstance(posted, dict):
             raise Invalid(f"want a {KIND}, not {type(posted).__name__}")
         read_document(posted)
@@ -87,7 +92,7 @@ class SchedulerConfiguration:
         await self.replace({**{key: value for key, value in self.given().items() if key not in TAKEN}, **wanted})
 
     async def replace(self, document: Document) -> None:
-        """Have the scheduler run with this document. Raises: Invalid: nothing changed; NotRestarted."""
+        """Restart the scheduler with this document. Raises: Invalid: nothing changed; NotRestarted."""
         self._checked(document)
         old = self.path.read_bytes() if self.path.exists() else msgspec.json.encode(NO_FILE)
         write_atomically(self.path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", mode=0o600)
@@ -136,7 +141,7 @@ def _with_integers(value: Any) -> Any:
 
 
 def read_document(document: Document, switches: Switches | None = None, path: Path = Path("config")) -> Configured:
-    """Return what a document says. Raises: Invalid naming field and value."""
+    """Parse a configuration document. Raises: Invalid naming field and value."""
     try:
         found = completed(read(msgspec.json.encode({**NO_FILE, **document}).decode()), DEFAULT_SCHEDULER)
     except ConfigurationError as error:
@@ -145,8 +150,11 @@ def read_document(document: Document, switches: Switches | None = None, path: Pa
 
 
 def of_older_release(posted: Any) -> tuple[Any, list[str]]:
-    """Return what is taken of an imported configuration, without plugins that other plugins do the work of today, and
-    which those were. What else it says, and for which apiVersion, is of the release that wrote it."""
+    """Return the used fields of an imported configuration without plugins that were merged into others, and the
+    names of those plugins.
+
+    Other fields, and the apiVersion, belong to the release that wrote it and are ignored.
+    """
     gone: list[str] = []
 
     def kept(value: Any) -> Any:

@@ -1,6 +1,7 @@
-"""kube-scheduler-simulator's API over HTTP: its paths, its codes, and whom it lets in.
+"""kube-scheduler-simulator's API over HTTP: its paths, its status codes, and its access control.
 
-Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/server/server.go`, `simulator/server/handler`.
+Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/server/server.go`,
+`simulator/server/handler`.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def token_in(path: Path) -> str:
-    """Return the token of a process's file. Raises: StartError."""
+    """Return the token from a process's file. Raises: StartError."""
     try:
         return next(iter(msgspec.json.decode(path.read_bytes(), type=dict[str, str]).values()))
     except (OSError, StopIteration, *UNREADABLE) as error:
@@ -42,7 +43,9 @@ def token_in(path: Path) -> str:
 
 
 class SimulatorApi:
-    """The component. `token`: what callers have to show, "" for nothing. `beside`: what runs while it serves."""
+    """The component. `token`: the token that callers must present, empty for none. `beside`: tasks that run
+    while it serves.
+    """
 
     def __init__(
         self,
@@ -62,19 +65,19 @@ class SimulatorApi:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it listens."""
+        """Whether the server listens."""
         return self._port > 0
 
     def ports(self) -> dict[str, int]:
-        """Return where it listens."""
+        """Return the port on which the server listens, as `http`."""
         return {"http": self._port}
 
     def metrics(self) -> Mapping[str, float]:
-        """Return how often it was asked."""
+        """Return the number of requests."""
         return {"keplab_simulator_requests_total": float(self._asked)}
 
     def app(self) -> web.Application:
-        """Return the application."""
+        """Return the aiohttp application."""
         app = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
         base = "/api/v1"
         app.router.add_get(f"{base}/schedulerconfiguration", self._get_configuration)

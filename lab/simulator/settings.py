@@ -1,4 +1,5 @@
-"""kube-scheduler-simulator's own configuration file, and what `keplab up` makes of it. Pure but for reading the file.
+"""kube-scheduler-simulator's own configuration file, as settings for `keplab up`. Pure but for reading the
+file.
 
 Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/config/v1alpha1/types.go`.
 """
@@ -33,12 +34,14 @@ PORT_MAX: Final = 65535
 
 
 class SettingsError(ValueError):
-    """A file that cannot be used; one line that names the field and what it says."""
+    """A file that cannot be used; one line that names the field and its value."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the file asks for; `""`, 0 and () for what it does not say. `import_selector`: of what is imported."""
+    """Settings from the file; `""`, 0 and () for missing ones. `import_selector`: label selector of imported
+    objects.
+    """
 
     port: int = 0
     etcd_url: str = ""
@@ -52,7 +55,7 @@ class Settings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Return what the file says. Raises: SettingsError naming the file, the field and the value."""
+    """Read the settings from the file. Raises: SettingsError naming the file, the field and the value."""
     try:
         found = yaml_text.load(path.read_text(encoding="utf-8"))
         return _settings(found)

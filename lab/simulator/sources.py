@@ -1,6 +1,7 @@
-"""Where a mesh beside the API gets its objects: a cluster, once or for good, or a record.
+"""Sources of the objects of a mesh with the simulator API: a cluster, copied once or followed, or a record.
 
-Source: simulator 3, 4.2; kubernetes-sigs/kube-scheduler-simulator, `simulator/oneshotimporter`, `simulator/syncer`.
+Source: simulator 3, 4.2; kubernetes-sigs/kube-scheduler-simulator, `simulator/oneshotimporter`,
+`simulator/syncer`.
 """
 
 import asyncio
@@ -22,17 +23,17 @@ from services.client.client import Client
 
 AGAIN_S = 5.0
 RULES = Rules(keep_owners=False, has_kubelets=True)
-"""As the simulator: pods come without their owners."""
+"""Rules for copied objects. As in the simulator, pods are copied without their owners."""
 log = structlog.get_logger()
 
 
 async def import_once(client: Client, kubeconfig: str, selector: str) -> None:
-    """Copy a cluster's objects as they are now, until that succeeds."""
+    """Copy a cluster's current objects; retry until that succeeds."""
     await _with_cluster(client, kubeconfig, selector, follows=False)
 
 
 async def follow(client: Client, kubeconfig: str) -> None:
-    """Copy a cluster's objects, and what becomes of them, until cancelled."""
+    """Copy a cluster's objects and their changes until cancelled."""
     await _with_cluster(client, kubeconfig, "", follows=True)
 
 
@@ -58,7 +59,7 @@ def _note(line: str) -> None:
 
 
 async def replay(client: Client, clock: Clock, file: str) -> None:
-    """Play a record as fast as the API server takes it, as the simulator does."""
+    """Play a record as fast as the API server accepts it, like the simulator."""
     try:
         _, stream = open_stream(Source(Path(file)), Reading(is_lenient=True))
         rules = Rules(keep_owners=False, keeps_existing=True, has_kubelets=True)

@@ -1,4 +1,5 @@
-"""Nodes that no kubelet hosts, such as imported ones: kept ready, their pods running, as kwok does for the simulator.
+"""Keeper of nodes that no kubelet hosts, such as imported ones: they stay ready and their pods run, as kwok
+does for the simulator.
 
 A node whose kubelet reports itself is left alone. Source: simulator 4.1.
 """
@@ -24,14 +25,14 @@ LEASE_KIND: Final = "leases.coordination.k8s.io"
 HOLDER: Final = "keplab-simulator-api"
 TICK_S: Final = 1.0
 GRACE_S: Final = 3.0
-"""How long a kubelet that has made its node has for the lease."""
+"""Seconds that a kubelet has for its lease after it has created its node."""
 RENEW_S: Final = 10.0
 READY: Final = ("KubeletReady", "no kubelet hosts this node; the simulator API keeps it ready")
 log = structlog.get_logger()
 
 
 class UnhostedNodes:
-    """Renews leases, and reports nodes ready and pods running."""
+    """Controller that renews leases, and reports nodes ready and pods running."""
 
     def __init__(self, api: Api, client: Client, clock: Clock, random: Random) -> None:
         self._client, self._clock = client, clock
@@ -44,7 +45,7 @@ class UnhostedNodes:
         self._renewed: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run the controller until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._nodes.run())
             group.create_task(self._pods.run())

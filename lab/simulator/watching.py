@@ -1,7 +1,8 @@
-"""Lists and watches of the seven kinds as lines of one stream, each a JSON object `{"Kind", "EventType", "Obj"}`.
+"""Lists and watches of the seven kinds as lines of one stream, each a JSON object
+`{"Kind", "EventType", "Obj"}`.
 
-A version that is too old to go on from is answered by an ERROR line, after which the kind is listed anew.
-Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/resourcewatcher/resourcewatcher.go`.
+If a version is too old to resume from, an ERROR line is sent, and the kind is listed anew. Source:
+simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/resourcewatcher/resourcewatcher.go`.
 """
 
 import asyncio
@@ -26,20 +27,21 @@ PARAMETERS: Final = {
     "pcs": "priorityclasses.scheduling.k8s.io",
     "namespace": "namespaces",
 }
-"""What the name of a query's parameter begins with, to the kind; `namespace` in the singular, as the code reads it."""
+"""Kind for each prefix of a query parameter's name; `namespace` in the singular, as the simulator's code reads it."""
 _ENDINGS: Final = ("LastResourceVersion", "lastResourceVersion")
 VERSION: Final = re.compile(r"[0-9]{1,20}")
 VERSION_MAX: Final = (1 << 64) - 1
-"""Source: kubernetes/apiserver, `pkg/storage/api_object_versioner.go`: 64 bits without a sign."""
+"""Greatest resourceVersion: 64 bits unsigned. Source: kubernetes/apiserver, `pkg/storage/api_object_versioner.go`."""
 AGAIN_S: Final = 0.5
 WAITING_MAX: Final = 1000
-"""Lines that wait for a slow reader; then the watches wait as well."""
+"""Maximum number of lines that wait for a slow reader; beyond it the watches block."""
 
 
 def versions(query: Mapping[str, str]) -> dict[str, str]:
-    """Return from which version each kind is watched, "" to list it first; parameters in both spellings.
+    """Return the version from which each kind is watched; empty to list it first. Parameters are accepted in
+    both spellings.
 
-    Raises: ValueError naming a parameter that is no version.
+    Raises: ValueError naming a parameter that is not a version.
     """
     found: dict[str, str] = {}
     for name, resource in PARAMETERS.items():
@@ -52,7 +54,7 @@ def versions(query: Mapping[str, str]) -> dict[str, str]:
 
 
 async def relay(api: Api, since: Mapping[str, str], write: Callable[[bytes], Awaitable[None]]) -> None:
-    """Write the lines of all kinds until cancelled. Raises: ExceptionGroup of what `write` raised."""
+    """Write the lines of all kinds until cancelled. Raises: ExceptionGroup of errors raised by `write`."""
     queue: asyncio.Queue[bytes] = asyncio.Queue(WAITING_MAX)
     async with asyncio.TaskGroup() as group:
         for resource, version in since.items():
@@ -99,7 +101,7 @@ async def _watch(api: Api, resource: str, version: str) -> AsyncGenerator[tuple[
 
 
 def line_of(resource: str, event_type: str, body: bytes) -> bytes:
-    """Return one line; objects stand without apiVersion and kind, as typed clients have them."""
+    """Return one line; the object has no apiVersion and kind, as in typed clients."""
     found: Any = msgspec.Raw(body)
     if event_type != "ERROR":
         document = msgspec.json.decode(body)

@@ -1,4 +1,4 @@
-"""The API, put together."""
+"""Construction of the simulator API from its parts."""
 
 from collections.abc import Callable, Coroutine
 from functools import partial

@@ -1,6 +1,6 @@
-"""Where the mesh is that the page shows: of a data directory on this machine, or in containers beside this one.
+"""Access to the mesh that the page shows: on a data directory of this machine, or in containers beside this one.
 
-Either says which processes there are and where their health ports are; the rest of the server does not know which.
+Both list the processes and their health ports; the rest of the server does not know which of the two it is.
 """
 
 import asyncio
@@ -40,13 +40,14 @@ _CONTAINER: Final[Mapping[str, Any]] = {
     "restarts": 0,
     "last_error": "",
 }
-"""What is known of a container that its name leads to."""
+"""Known fields of a container whose name resolves to an address."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """How one mesh is reached. `reader`, `writer`: tokens of the page and the administrator ("" for none). `events`,
-    `spans`: folders with what its processes write, None where they cannot be seen."""
+    """Addresses and credentials of one mesh. `reader`, `writer`: tokens of the page and the administrator ("" if
+    absent). `events`, `spans`: folders with the files of its processes, None where they cannot be seen.
+    """
 
     grpc_target: str
     rest_url: str
@@ -64,7 +65,7 @@ class Access:
         return RpcTransport(self.grpc_target, tokens, clock=RealClock(), random=seeded_random(None), tls=self.tls)
 
     def rest(self) -> Rest:
-        """Return a new way to the API server over REST."""
+        """Return a new REST client of the API server."""
         authority = self.authority.read_text("ascii")
         reader, writer = (
             Endpoint(kubeconfig.Access(self.rest_url.rstrip("/"), authority, token), agent=MANAGER)
@@ -74,31 +75,31 @@ class Access:
 
 
 class Place(Protocol):
-    """Where the processes of the mesh are."""
+    """Place in which the processes of the mesh run."""
 
     access: Access
     can_kill: bool
-    """Whether faults can be caused here."""
+    """Whether faults can be injected here."""
 
     async def status(self) -> dict[str, Any]:
         """Return the processes as `keplab status` shows them, and the faults in force. Raises: MeshError."""
         ...
 
     def health_url(self, process: Mapping[str, Any]) -> str:
-        """Return where a process answers, `http://HOST:PORT`; "" when it has no such port."""
+        """Return the health address of a process, `http://HOST:PORT`; empty string if it has no such port."""
         ...
 
     async def command(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the supervisor's answer. Raises: MeshError."""
+        """Send a request to the supervisor and return its answer. Raises: MeshError."""
         ...
 
     def how_to_break(self, target: str, action: str) -> str:
-        """Return the command line that does by hand what cannot be done here; "" where it can."""
+        """Return the command line for an action that must be done by hand; empty string if it can be done here."""
         ...
 
 
 class NoMeshError(MeshError):
-    """No mesh runs there."""
+    """No mesh runs at that place."""
 
 
 class LocalMesh:
@@ -107,7 +108,7 @@ class LocalMesh:
     can_kill = True
 
     def __init__(self, data: Path, *, may_write: bool = False) -> None:
-        """Raises: NoMeshError when none runs there; MeshError when it knows no `keplab:ui`."""
+        """Raises: NoMeshError when no mesh runs there; MeshError when its credentials have no `keplab:ui`."""
         self._data = data.absolute()
         state = read_state(data)
         if state is None or not state.get("started"):
@@ -144,7 +145,10 @@ class LocalMesh:
             raise MeshError(f"{folder}: {error}") from None
 
     async def status(self) -> dict[str, Any]:
-        """Return what the supervisor says, or what it wrote last, as the kernel confirms it. Raises: MeshError."""
+        """Return the supervisor's status, or the last one it wrote, corrected by the kernel's process states.
+
+        Raises: MeshError.
+        """
         return await asyncio.to_thread(self._status)
 
     def _status(self) -> dict[str, Any]:
@@ -164,19 +168,19 @@ class LocalMesh:
         return state
 
     def health_url(self, process: Mapping[str, Any]) -> str:
-        """Return where a process answers on this machine."""
+        """Return the health address of a process on this machine."""
         port = (process.get("ports") or {}).get("health", 0)
         return f"http://127.0.0.1:{port}" if port else ""
 
     async def command(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the supervisor's answer. Raises: MeshError."""
+        """Send a request to the supervisor and return its answer. Raises: MeshError."""
         try:
             return await asyncio.to_thread(ask, self._data, request, SUPERVISOR_MAX_S)
         except NoAnswer as error:
             raise MeshError(str(error)) from None
 
     def how_to_break(self, target: str, action: str) -> str:
-        """Return "": here it can be done."""
+        """Return the empty string: faults can be injected here."""
         return ""
 
 
@@ -191,7 +195,7 @@ class ContainerMesh:
     def from_folder(
         cls, server: str, folder: Path, *, may_write: bool, events: Path | None, spans: Path | None
     ) -> "ContainerMesh":
-        """Return the mesh at gRPC address HOST:PORT, with what the folder of credentials has. Raises: MeshError."""
+        """Return the mesh at gRPC address HOST:PORT, with the credentials in a folder. Raises: MeshError."""
         host = server.partition(",")[0].rpartition(":")[0]
         try:
             tokens = msgspec.json.decode((folder / "token.json").read_bytes(), type=dict[str, str])
@@ -212,7 +216,7 @@ class ContainerMesh:
         return cls(Access(server, rest, reader, writer, folder / "ca.crt", tls, events, spans, switches))
 
     async def status(self) -> dict[str, Any]:
-        """Return the containers that answer by the names of the components."""
+        """Return the containers whose names, those of the components, resolve."""
         loop = asyncio.get_running_loop()
         processes: list[dict[str, Any]] = []
         for service in SERVICES:
@@ -228,7 +232,7 @@ class ContainerMesh:
         return {"processes": processes, "faults": [], "has_faults": False, "ready": bool(processes)}
 
     def health_url(self, process: Mapping[str, Any]) -> str:
-        """Return where a container answers, by its address: a server answers to no name but its own."""
+        """Return the health address of a container, by its IP address: a server answers to no name but its own."""
         return f"http://{process['host']}:{HEALTH_PORT}"
 
     async def command(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -236,7 +240,7 @@ class ContainerMesh:
         raise MeshError("a mesh in containers has no supervisor that this process could ask")
 
     def how_to_break(self, target: str, action: str) -> str:
-        """Return the line that does it with the engine's client."""
+        """Return the command line of the container engine's client for an action."""
         service = component_of(target) if "/" in target else target
         return {
             "kill": f"docker compose kill {service}",

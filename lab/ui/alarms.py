@@ -1,7 +1,7 @@
-"""What goes wrong while the page watches: invariants that are broken, and what became of the faults it caused.
+"""Alarms while the page watches: broken invariants, and the course of the faults that the page injected.
 
-The auditor is that of scenarios. It reads the event log from its beginning; where lines are missing, or there are too
-many to read again, nothing is judged, and the page says why.
+The auditor is that of scenarios. It reads the event log from its beginning. If lines are missing, or there are
+too many to read again, nothing is judged, and the page says why.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from services.runtime.faults.breaking import FaultOrder
 from services.telemetry.eventlog import Line
 
 LINES_MAX: Final = 400_000
-"""An event log with more lines than this when the page begins is not judged."""
+"""Largest event log, in lines when the page begins, that is judged."""
 OBJECTS_MAX: Final = 20_000
-"""A mesh of more objects is not judged: what invariants have to know of each takes a kilobyte."""
+"""Largest number of objects in a mesh that is judged: the invariants' state takes a kilobyte for each."""
 WINDOW: Final = 5_000
-"""So many changes of a kind can be looked back on."""
+"""Number of past changes of a kind that invariants can look back on."""
 FAULTS_KEPT: Final = 50
 TOO_LARGE: Final = f"the mesh has more than {OBJECTS_MAX:,} objects"
 NEWEST: Final = 20
@@ -32,9 +32,9 @@ READY: Final = 1
 NOT_JUDGED: Final = {
     "I24": "RBAC objects decide as well what clients of this mesh may do, and the log does not have them"
 }
-"""Invariants that say nothing of a mesh that serves clients, and why."""
+"""Invariants that cannot be judged in a mesh that serves clients, and why."""
 ACKNOWLEDGED: Final = "I13"
-"""The invariant that what was acknowledged is stored: each violation is a write that was lost."""
+"""The invariant that acknowledged writes are stored: each violation is a lost write."""
 
 
 _AGAIN: Final = ("kind", "ns", "name", "uid", "node", "phase", "type", "verb", "subresource")
@@ -53,7 +53,7 @@ def _share_texts(line: Line) -> None:
 
 
 class Fault:
-    """One fault that was caused: when, when the mesh showed that it had noticed, and when all was well again."""
+    """One injected fault: its time, the time at which the mesh showed its effect, and the time of full recovery."""
 
     def __init__(
         self, wanted: FaultOrder, at_s: float, process: dict[str, Any], ready: frozenset[str], lost: int
@@ -66,11 +66,11 @@ class Fault:
 
     @property
     def is_over(self) -> bool:
-        """Whether all is well again."""
+        """Whether the mesh has recovered."""
         return self.healed_s is not None
 
     def look(self, live: Live, now_s: float, lost: int) -> bool:
-        """Compare with how the mesh is now; return whether anything is new."""
+        """Compare the fault with the present state of the mesh; return whether anything is new."""
         before = (self.noticed_s, self.healed_s, self.lost)
         self.lost = lost - self._lost_before
         process = process_named(live, self.wanted.target)
@@ -89,7 +89,7 @@ class Fault:
         return before != (self.noticed_s, self.healed_s, self.lost)
 
     def document(self) -> dict[str, Any]:
-        """Return it with the times since it began; None: not yet."""
+        """Return the fault with its times in seconds since the injection; None: not yet."""
         return {
             "target": self.wanted.target,
             "action": self.wanted.action,
@@ -101,7 +101,7 @@ class Fault:
 
 
 def process_named(live: Live, name: str) -> dict[str, Any]:
-    """Return a process as it was seen last; {} when there is none of that name."""
+    """Return the last known state of a process; {} if there is none with that name."""
     none: dict[str, Any] = {}
     return next((each for each in live.status["processes"] if each["name"] == name), none)
 
@@ -113,10 +113,10 @@ def ready_nodes(live: Live) -> frozenset[str]:
 
 
 class Alarms:
-    """Judges the event log as it grows, and follows the faults that were caused."""
+    """Judge of the growing event log, and observer of the injected faults."""
 
     def __init__(self, live: Live, objects: int = 0) -> None:
-        """`objects`: so many the mesh has already."""
+        """`objects`: the number of objects that the mesh already has."""
         self._live, self._objects = live, objects
         self._auditor: Auditor | None = None
         self.why_not = "" if live.place.access.events is not None else "the event log is not to be seen from here"
@@ -163,11 +163,11 @@ class Alarms:
 
     @property
     def lost(self) -> int:
-        """How many writes were acknowledged and are lost."""
+        """Number of writes that were acknowledged and lost."""
         return sum(each.invariant == ACKNOWLEDGED and not each.by_hand for each in self.violations)
 
     def caused(self, wanted: FaultOrder) -> None:
-        """Follow a fault that was caused now."""
+        """Start to follow a fault that was injected now."""
         live = self._live
         fault = Fault(wanted, live.now_s, process_named(live, wanted.target), ready_nodes(live), self.lost)
         # Another fault of this process ends the count of the one before.
@@ -175,14 +175,14 @@ class Alarms:
         self.faults = [*self.faults[-FAULTS_KEPT + 1 :], fault]
 
     def look(self) -> None:
-        """Compare the faults that are not over with how the mesh is now."""
+        """Compare the faults that are not over with the present state of the mesh."""
         for fault in self.faults:
             if not fault.is_over and fault.look(self._live, self._live.now_s, self.lost):
                 found = {"alarm": "fault", **fault.document()}
                 self._live.announce(frames.ALARM, found, f"fault {fault.wanted.target} {fault.at_s}")
 
     def document(self) -> dict[str, Any]:
-        """Return what is judged, what was broken, and the faults."""
+        """Return what is judged, the violations, and the faults."""
         auditor = self._auditor
         return {
             "judged": not self.why_not,

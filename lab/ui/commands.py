@@ -1,4 +1,4 @@
-"""What the page does to a mesh: each command is a line of the event log, and faults go to the supervisor."""
+"""Commands of the page to a mesh: each is a line of the event log, and faults go to the supervisor."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class CommandLog:
-    """The lines of the page's own commands: below the mesh's events, or where that may not be written, shown alone."""
+    """Log of the page's own commands: in the mesh's event folder, or on the page only, if that is not writable."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -30,7 +30,7 @@ class CommandLog:
         self._memory = MemoryEventLog(COMPONENT, RealClock(), new_incarnation(seeded_random(None)))
 
     def write(self, command: str, **data: Any) -> None:
-        """Note one command before it is performed."""
+        """Log a command before it is performed."""
         fields = {"command": command, **{name: value for name, value in data.items() if value not in ("", None)}}
         folder = self._live.place.access.events
         if self._file is None and folder is not None:
@@ -57,14 +57,13 @@ class CommandLog:
 
 
 class NotHere(Conflict):
-    """409: this fault cannot be caused here; `details.command` is the line that does it by hand."""
+    """409: this fault cannot be injected here; `details.command` is the command line that does it by hand."""
 
     reason = "NotHere"
 
 
 async def perform(place: Place, body: bytes) -> tuple[FaultOrder, list[str]]:
-    """Cause the fault that a request's body asks for, or end one; return it and what was done, in words. Raises:
-    ApiError."""
+    """Inject or end the fault in a request's body; return it and the actions taken, in words. Raises: ApiError."""
     try:
         wanted = msgspec.json.decode(body, type=FaultOrder)
         wanted.check()

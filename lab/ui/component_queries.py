@@ -1,4 +1,4 @@
-"""What the components say of themselves at their health ports: why a pod is where it is, and who waits in the queue."""
+"""Questions to the components' health ports: why a pod is where it is, and which pods wait in the queue."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ POOLS: Final = ("gated", "active", "in_flight", "backoff", "error_backoff", "uns
 
 
 class Explainers:
-    """The schedulers and kubelets of a mesh, asked in the page's own name."""
+    """Client of a mesh's schedulers and kubelets, in the page's own name."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -38,8 +38,10 @@ class Explainers:
         return found
 
     async def queue(self, processes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the queue of the scheduler that has most pods in it, as `keplab explain scheduler/queue -o json` does.
-        Raises: Unavailable when none answers."""
+        """Return the longest queue of a scheduler, as `keplab explain scheduler/queue -o json` does.
+
+        Raises: Unavailable when no scheduler answers.
+        """
         answers = await self._answers(processes, "/explain/queue", "scheduler")
         if not answers:
             raise Unavailable("no scheduler answers")
@@ -65,5 +67,5 @@ class Explainers:
 
 
 def latest(answers: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the answer of the scheduler that has the pod in its queue, or tried most often."""
+    """Return the answer of the scheduler that has the pod in its queue, or else of the one with the most attempts."""
     return max(answers, key=lambda a: (bool(a.get("pool")), a.get("attempts") or 0), default=None)

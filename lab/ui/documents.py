@@ -1,4 +1,4 @@
-"""What the page is given as JSON, of recordings and comparisons. Pure.
+"""JSON documents about recordings and comparisons for the page. Pure.
 
 HTTP, the page in one file and tests use the same functions.
 """
@@ -28,13 +28,13 @@ from services.telemetry.spans import FinishedSpan
 
 PAGES: Final = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference", "timeline")
 SIGNS: Final = {"pending": "hollow", "running": "solid", "failed": "cross", "succeeded": "tick", "unbound": "stripe"}
-"""What says the same as a colour, by phase or state."""
+"""Signs that mean the same as the colours, by phase or state."""
 DIFFERENCES_MAX: Final = 1_000
 HISTORY_MAX: Final = 20_000
 
 
 def palette() -> dict[str, dict[str, str]]:
-    """Return colours and sign of each phase or state."""
+    """Return the colours and the sign of each phase or state."""
     return {
         name: {"light": colour.light, "dark": colour.dark, "sign": SIGNS[name]} for name, colour in GRAPHICS.items()
     }
@@ -85,7 +85,7 @@ def run_document(name: str, recording: Recording) -> dict[str, Any]:
 
 
 def history(recording: Recording) -> dict[str, list[float]]:
-    """Return when which version was committed, thinned to what a time line can show."""
+    """Return the commit times and numbers of versions, thinned to what a time line can show."""
     pairs = [(round(each.t, 6), each.rv) for each in recording.versions() if each.group_end]
     step = max(1, len(pairs) // HISTORY_MAX)
     kept = pairs[::step]
@@ -113,15 +113,17 @@ def kind_documents(kinds: Iterable[ServedKind]) -> list[dict[str, Any]]:
 
 
 def recorded_kinds(recording: Recording) -> list[dict[str, Any]]:
-    """Return the kinds of which the recording has a version."""
+    """Return the kinds that have a version in the recording."""
     return kind_documents(RecordedApi(recording).kinds())
 
 
 def rows(
     recording: Recording, kind_name: str, namespace: str, words: str, rv: int, limit: int, after: str
 ) -> dict[str, Any]:
-    """Return rows of a kind as they were at a version (0: the last): the columns of `kubectl get`. `after`: the key
-    that the last answer ended with. Raises: NotFound."""
+    """Return rows of a kind at a version (0: the last), with the columns of `kubectl get`.
+
+    `after`: the key that the last answer ended with. Raises: NotFound.
+    """
     api = RecordedApi(recording)
     kind, stop = api.kind_named(kind_name), recording.stop_at(rv) if rv else recording.rv_range[1]
     resource, wanted, wall_s = api.resource(kind.title), words.lower().split(), api.wall_at(stop)
@@ -163,8 +165,10 @@ def one(recording: Recording, kind_name: str, namespace: str, name: str, rv: int
 
 
 def versions(recording: Recording, kind_name: str, namespace: str, name: str) -> dict[str, Any]:
-    """Return an object's versions, oldest first, and which of their bodies are recorded. Raises: NotFound: there is no
-    such kind."""
+    """Return an object's versions, oldest first, and which of their bodies are recorded.
+
+    Raises: NotFound, if there is no such kind.
+    """
     api = RecordedApi(recording)
     return {
         "items": [
@@ -193,8 +197,10 @@ def versions(recording: Recording, kind_name: str, namespace: str, name: str) ->
 
 
 def explain(recording: Recording, namespace: str, name: str, rv: int) -> dict[str, Any]:
-    """Return why a pod was where it was at a version (0: the last), from the decisions that are recorded; `left_out`
-    says what is not known of the past. Raises: NotFound."""
+    """Return why a pod was where it was at a version (0: the last), from the recorded decisions.
+
+    `left_out` in the result says what is not known of the past. Raises: NotFound.
+    """
     stop = rv or recording.rv_range[1]
     known = f"{namespace}/{name}"
     own = [each for each in decisions_of(recording) if each.name == known]
@@ -206,12 +212,12 @@ def explain(recording: Recording, namespace: str, name: str, rv: int) -> dict[st
 
 
 def queue(recording: Recording, rv: int) -> dict[str, Any]:
-    """Return which pods were in which pool of the scheduling queue, as far as the recording has moves."""
+    """Return the pods in each pool of the scheduling queue at a version (0: the last), as far as moves are recorded."""
     return {**queue_at(recording, rv or recording.rv_range[1]), "is_past": True}
 
 
 def mesh(lines: Iterable[Line]) -> dict[str, Any]:
-    """Return the processes that wrote the event log: each with its lives."""
+    """Return the processes that wrote the event log, each with its number of restarts."""
     lives: dict[str, set[str]] = {}
     for line in lines:
         lives.setdefault(line.comp, set()).add(line.inc)
@@ -236,7 +242,7 @@ def trace(
 
 
 def difference(first: Sequence[Decision], second: Sequence[Decision], *, with_times: bool = False) -> dict[str, Any]:
-    """Return how the second run decided differently: the first difference, and the others in the order of time."""
+    """Return how the second run decided differently: the first difference, and the others in order of time."""
     found: Compared = compare(first, second, with_times=with_times)
     return {
         "counts": {"a": found.counts[0], "b": found.counts[1]},
@@ -260,8 +266,10 @@ def _difference(each: Difference) -> dict[str, Any]:
 
 
 def comparison(text: bytes, name: str) -> dict[str, Any]:
-    """Return what the page shows of a comparison, whose document is this text; `name`: what it is called where it is
-    none. Raises: NotFound."""
+    """Return the page's document of a comparison. `text`: the comparison's document; `name`: its name in errors.
+
+    Raises: NotFound, if the text is no comparison.
+    """
     try:
         return page_document(read_document(text, name))
     except DocumentError as error:

@@ -1,7 +1,7 @@
 """Runs that the page starts: child processes of low priority, one at a time, ended as Ctrl-C ends them.
 
-A job is a `keplab` command, given as a list of words and never to a shell, of a scenario below the folders that are
-allowed. Its command line is shown: whoever types it gets the same.
+A job is a `keplab` command on a scenario below the allowed folders. It is given as a list of words and never to
+a shell. Its command line is shown; typed by hand it gives the same result.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class ArmRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be run: a scenario in arms. `recording`: a recording is made of each run."""
+    """What to run: a scenario in arms. `recording`: whether each run is recorded."""
 
     scenario: str
     arms: list[ArmRequest]
@@ -58,7 +58,7 @@ class JobRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Job:
-    """One comparison: what it is called, how far it is, and what came of it."""
+    """One comparison: its id, its progress, and its result."""
 
     def __init__(self, number: int, request: JobRequest, scenario: Path, folder: Path) -> None:
         self.id, self.request, self.scenario, self.folder = f"job-{number}", request, scenario, folder
@@ -73,26 +73,26 @@ class Job:
 
     @property
     def record(self) -> Path:
-        """Where a line is written for each run that has ended."""
+        """File with one line for each finished run."""
         return self.folder / "record.jsonl"
 
     @property
     def report(self) -> Path:
-        """The page of the comparison."""
+        """File of the comparison's page."""
         return self.folder / "report.html"
 
     @property
     def result(self) -> Path:
-        """The document of the comparison."""
+        """File of the comparison's document."""
         return self.folder / "result.json"
 
     @property
     def recordings(self) -> Path:
-        """Where the recordings of the runs are."""
+        """Folder of the runs' recordings."""
         return self.folder / "recordings"
 
     def words(self) -> list[str]:
-        """Return the words of the command that do the same by hand."""
+        """Return the words of the command that does the same by hand."""
         request = self.request
         arms = [word for arm in request.arms for word in ("--arm", arm_text(arm))]
         seeds = ["--seeds", str(request.seeds), *(["--seed", str(request.seed)] if request.seed else [])]
@@ -101,7 +101,7 @@ class Job:
         return ["compare", str(self.scenario), *arms, *seeds, *processes, "--report", str(self.report), *recording]
 
     def document(self) -> dict[str, Any]:
-        """Return how far it is."""
+        """Return the job's progress and result for the page."""
         return {
             "id": self.id,
             "scenario": str(self.scenario),
@@ -124,9 +124,10 @@ def arm_text(arm: ArmRequest) -> str:
 
 
 class Jobs:
-    """Runs jobs, one at a time. `tops`: folders with the scenarios that may be run; `folder`: where results go.
+    """Queue that runs jobs one at a time.
 
-    `on_progress` is called whenever there is something new of a job.
+    `tops`: folders with the scenarios that may be run; `folder`: where results go.
+    `on_progress` is called whenever there is news of a job.
     """
 
     def __init__(self, tops: Sequence[Path], folder: Path, on_progress: Callable[[Job], None]) -> None:
@@ -138,8 +139,10 @@ class Jobs:
         self._number = 0
 
     def scenarios(self) -> list[dict[str, Any]]:
-        """Return the scenarios that may be run: path, title, what the comment at their begin says, and the arms by
-        which the README beside them compares them."""
+        """Return the scenarios that may be run: path, title, the comment at their beginning, and their arms.
+
+        The arms are those by which the README beside a scenario compares it.
+        """
         found: list[dict[str, Any]] = []
         for top in self._tops:
             offered: dict[Path, Mapping[str, Sequence[str]]] = {}
@@ -164,7 +167,7 @@ class Jobs:
         raise BadRequest(f"scenario: {text[:200]!r} is no file *{ENDING} below {tops}")
 
     def start(self, body: bytes) -> Job:
-        """Have a job run when it is its turn. Raises: BadRequest naming the field; TooManyRequests."""
+        """Add a job to the queue. Raises: BadRequest naming the field; TooManyRequests."""
         try:
             request = msgspec.json.decode(body, type=JobRequest)
         except UNREADABLE as error:
@@ -210,7 +213,7 @@ class Jobs:
         return job
 
     async def run(self) -> None:
-        """Run jobs until cancelled; what runs then is ended."""
+        """Run jobs until cancelled; the running job is then ended."""
         while True:
             job = await self._waiting.get()
             if not job.is_cancelled:

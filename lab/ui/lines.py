@@ -1,7 +1,7 @@
-"""Event lines of a mesh as they are written, bytes and values, in the order of their time; and which a page is given.
+"""Event lines of a mesh as they are written, as bytes and values, in order of time; and selection for a page.
 
-The auditor's reader (`lab.scenarios.processes.event_files`) ends at the first gap; the page shows what there is,
-and notes that something is missing.
+The auditor's reader (`lab.scenarios.processes.event_files`) ends at the first gap; the page shows what there
+is, and notes that something is missing.
 """
 
 from bisect import bisect_right
@@ -22,20 +22,20 @@ from services.telemetry.pieces import files_of
 
 KEPT: Final = 5_000
 READ_BYTES_MAX: Final = 1 << 18
-"""So much of one file is read at a time: of each file that much is held, decoded, while all are merged."""
+"""Bytes read of one file at a time; while all files are merged, that much of each is held, decoded."""
 LINES_MAX: Final = 20_000
-"""So many lines of a recording a page is given."""
+"""Largest number of a recording's lines that a page gets."""
 NOISE: Final = frozenset(("api.request", "api.response", "watch.open", "watch.close", "ctrl.reconcile", "cache.sync"))
-"""Lines that say nothing which a page shows: it is given none of them, whichever way it is come to."""
+"""Events that a page never gets, live or recorded, because it shows nothing of them."""
 _HEARTBEATS: Final = "Lease"
 _FINAL: Final = frozenset(("Failed", "Succeeded"))
 MOMENT: Final = attrgetter("line.mono_ns")
-"""Of an entry: when its line was written, by the monotonic clock."""
+"""Key function of an entry: its line's time by the monotonic clock."""
 _decoder = msgspec.json.Decoder(Line)
 
 
 class Entry(NamedTuple):
-    """One line: as bytes that may be shown, and as it is."""
+    """One line: redacted bytes that may be shown, and the decoded line."""
 
     raw: bytes
     line: Line
@@ -54,15 +54,18 @@ class _RingLine(NamedTuple):
 
 
 def is_noise(line: Line) -> bool:
-    """Whether a page is not given a line: one of NOISE, or the commit that renews a lease."""
+    """Return whether a line is withheld from pages: an event of NOISE, or a commit that renews a lease."""
     if line.ev == COMMIT:
         return line.obj is not None and line.obj["kind"] == _HEARTBEATS and line.data.get("type") == MODIFIED
     return line.ev in NOISE
 
 
 def shown_of(lines: Iterable[Line], most: int = LINES_MAX, *, only_decisions: bool = False) -> tuple[list[Line], int]:
-    """Return the lines of a recording that a page shows, the newest `most`, and how many are left out. Of commits only
-    those that end something are shown; where there are more than `most`, decisions, faults and commands alone."""
+    """Return a recording's lines for a page, the newest `most`, and how many are left out.
+
+    Of commits only those that delete an object or end a pod are shown. If there are more than `most` lines, only
+    decisions, faults, commands and these commits are.
+    """
     every: deque[Line] = deque(maxlen=most)
     decided: deque[Line] = deque(maxlen=most)
     count = 0
@@ -83,7 +86,7 @@ def _ends(commit: Line) -> bool:
 
 
 class LineFeed:
-    """Follows every event file below a folder; new ones from their beginning."""
+    """Reader that follows every event file below a folder; new files from their beginning."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -95,7 +98,7 @@ class LineFeed:
         """Whether there was more than one call may read."""
 
     def history(self) -> Iterator[Entry]:
-        """Yield what the files have now, in the order of time; `poll` goes on from there."""
+        """Yield the lines that the files have now, in order of time; `poll` continues after them."""
         files = [
             self._whole(name, [(path, _size(path)) for path in pieces])
             for name, pieces in files_of(self._folder).items()
@@ -109,7 +112,7 @@ class LineFeed:
                 yield from some
 
     def poll(self) -> list[Entry]:
-        """Return lines that were added, oldest first."""
+        """Return the lines added since the last call, oldest first."""
         found: list[Entry] = []
         self.is_behind = False
         files = files_of(self._folder)
@@ -161,7 +164,7 @@ def _size(path: Path) -> int:
 
 
 def entry_of(raw: bytes, *, is_harmless: bool = False) -> Entry | None:
-    """Return a line as it may be shown; None for what is no line. `is_harmless`: its text has nothing to hide."""
+    """Return an entry for a line; None if the bytes are no line. `is_harmless`: its text has nothing to hide."""
     try:
         line = _decoder.decode(raw)
     except UNREADABLE:
@@ -173,27 +176,28 @@ def entry_of(raw: bytes, *, is_harmless: bool = False) -> Entry | None:
 
 
 def add_in_order(held: list[Entry], more: Sequence[Entry]) -> None:
-    """Add entries, in the order of their time, to others that are in that order: only the end is sorted again, of which
-    they may be a part."""
+    """Insert entries into a list that is sorted by time. Only its end is sorted again, where they may overlap."""
     if more:
         at = bisect_right(held, MOMENT(more[0]), key=MOMENT)
         held[at:] = sorted((*held[at:], *more), key=MOMENT)
 
 
 class Ring:
-    """The newest lines that a page shows, for one that opens or comes back. They are kept as they are written, and read
-    again when they are asked for: a line that is read takes five times as much."""
+    """The newest lines for pages, for one that opens or reconnects.
+
+    They are kept as bytes and decoded on request: a decoded line takes five times as much memory.
+    """
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept: deque[_RingLine] = deque(maxlen=kept)
 
     def add(self, entry: Entry) -> None:
-        """Keep one more; the oldest goes."""
+        """Add a line; the oldest one is dropped."""
         line = entry.line
         self._kept.append(_RingLine(entry.raw, line.wall, line.rv if line.ev == COMMIT else None))
 
     def after(self, rv: int) -> list[Entry]:
-        """Return those that were written after the commit of a version."""
+        """Return the lines written after the commit of a version."""
         kept = list(self._kept)
         for place in range(len(kept) - 1, -1, -1):
             commit = kept[place].commit
@@ -202,5 +206,5 @@ class Ring:
         return [each.entry() for each in kept]
 
     def since(self, wall: str) -> list[Entry]:
-        """Return those that are newer than a time of the wall's clock as lines have it; "" means all."""
+        """Return the lines newer than a wall time, in the lines' own format; "" returns all."""
         return [each.entry() for each in self._kept if each.wall > wall]

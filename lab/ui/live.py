@@ -1,7 +1,8 @@
-"""The mesh as the page follows it: one watch a kind, event lines as they grow, counters once a second.
+"""Follow the mesh for the page: one watch for each kind, event lines as they grow, counters once a second.
 
-It is a client like any other: it watches in a name of its own, its queues are bounded, and when it is too slow the API
-server cuts it like any slow watcher, and it begins anew. Bodies are not kept: a page asks for the object it shows.
+It is a client like any other: it watches in a name of its own, and its queues are bounded. If it is too slow,
+the API server cuts it like any slow watcher, and it begins anew. Bodies are not kept: a page asks for the
+object it shows.
 """
 
 import asyncio
@@ -34,21 +35,23 @@ from services.telemetry import kernel
 TICK_S: Final = 0.05
 LINES_S: Final = 0.1
 SETTLED_S: Final = 0.5
-"""Lines younger than this may still be overtaken by those of another process."""
+"""Age in seconds up to which a line may still be overtaken by one of another process."""
 HISTORY_LINES: Final = 500
 RATES_S: Final = 1.0
 ELECTED_S: Final = 10.0
-"""How often it is asked who leads: that is in /metrics, which costs more than all that is asked each second."""
+"""Seconds between reads of leadership; it is in /metrics, which costs more than everything read each second."""
 ELECTING: Final = ("scheduler", "controllers", CLAIM_CONTROLLER)
 KINDS_S: Final = 30.0
 RELEASED_S: Final = 30.0
-"""How often what was freed is given back to the machine, besides when a state or a whole picture was sent: these are
-large and short-lived."""
+"""Seconds between releases of freed memory to the machine.
+
+It is also released after a full state or picture was sent, since these are large and short-lived.
+"""
 SCRAPE_MAX_S: Final = 2.0
 LINES_A_FRAME: Final = 500
 LEASES: Final = "leases.coordination.k8s.io"
 PARTS: Final = {LEASES: "kube-system"}
-"""Kinds of which one namespace is followed: the leases of leaders, not the heartbeats of nodes."""
+"""The only followed namespace of a kind, by kind: the leases of leaders, not the heartbeats of nodes."""
 
 _log = structlog.get_logger()
 
@@ -64,11 +67,11 @@ class Listener(Protocol):
     """One page that shows the mesh as it is now."""
 
     def whole(self, made: Sequence[bytes]) -> None:
-        """Take all columns, in place of those that were sent."""
+        """Take all columns; they replace those sent before."""
         ...
 
     def columns(self, made: Sequence[bytes], changed: dict[str, Sequence[int]]) -> None:
-        """Take frames of strings and changed rows, and which rows those are."""
+        """Take frames of strings and changed rows. `changed`: numbers of these rows, by table."""
         ...
 
     def lines(self, entries: Sequence[Entry]) -> None:
@@ -76,13 +79,14 @@ class Listener(Protocol):
         ...
 
     def document(self, kind: int, frame: bytes, about: str = "") -> None:
-        """Take rates, counts, progress or an alarm. `about`: which job, fault or violation it is about."""
+        """Take rates, counts, progress or an alarm. `about`: the job, fault or violation that it concerns."""
         ...
 
 
 class Live:
-    """What is known of the mesh now. `on_event`: called with each change that the watches bring, and when (seconds of
-    the live clock)."""
+    """Present state of the mesh. `on_change`: functions called with each change from the watches, its kind, and its
+    time (seconds of the live clock).
+    """
 
     def __init__(self, place: Place, rest: Rest, api: Callable[[], Api]) -> None:
         self.place, self._rest, self._api = place, rest, api
@@ -110,16 +114,16 @@ class Live:
 
     @property
     def now_s(self) -> float:
-        """Return seconds of the live clock."""
+        """Return the current time in seconds of the live clock."""
         return time.monotonic() - self.zero_s
 
     @property
     def has_synced(self) -> bool:
-        """Whether every kind that is followed was seen whole."""
+        """Whether every followed kind was completely received once."""
         return bool(self.feeds) and all(feed.has_synced for feed in self.feeds.values())
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the kind until cancelled."""
         timeout = aiohttp.ClientTimeout(total=SCRAPE_MAX_S)
         async with aiohttp.ClientSession(timeout=timeout) as self._scraping, asyncio.TaskGroup() as group:
             for work in (self._follow_kinds(group), self._show_columns(), self._show_lines(), self._show_rates()):
@@ -141,7 +145,7 @@ class Live:
                 await asyncio.sleep(RATES_S)
 
     def followed(self) -> list[tuple[str, str]]:
-        """Return the kinds that are followed, each with the namespace that alone is ("": all)."""
+        """Return the followed kinds, each with the only namespace that is followed ("": all)."""
         return [(resource, PARTS.get(resource, "")) for resource in self.feeds]
 
     def _take(self, kind: ServedKind, event: WatchEvent) -> None:
@@ -161,7 +165,7 @@ class Live:
             self.flush()
 
     def flush(self) -> None:
-        """Send what has changed to all pages."""
+        """Send all changes since the last call to all pages."""
         if not self._has_changed:
             return
         self._has_changed = False
@@ -261,7 +265,10 @@ class Live:
             await asyncio.sleep(RATES_S)
 
     async def look(self, *, is_asked: bool = False) -> None:
-        """Ask the supervisor how the processes are; each itself only while a page shows it, or `is_asked`."""
+        """Update the states of processes from the supervisor, and the counters of each process.
+
+        The counters are read only while a page shows the mesh, or if `is_asked`.
+        """
         try:
             self.status = await self.place.status()
             self.status_error = ""
@@ -333,13 +340,15 @@ class Live:
             listener.document(kind, frame, about)
 
     def announce(self, kind: int, document: dict[str, Any], about: str) -> None:
-        """Send a document to all pages: progress of a job, an alarm. `about`: what it is about; of two about one thing
-        the newest counts."""
+        """Send a document to all pages: progress of a job, an alarm.
+
+        `about`: its subject; for pages that are behind only the newest document of a subject counts.
+        """
         self._send(kind, document, self.model.rv, self.now_s, about)
 
 
 BY_HAND: Final = ("kill", "pause", "heal")
-"""Faults of which a process says how they are caused on a command line, where they cannot be caused here."""
+"""Faults for which a process shows a command line, if they cannot be injected here."""
 SHOWN_OF_PROCESSES: Final = (
     "name",
     "pid",
@@ -352,7 +361,7 @@ SHOWN_OF_PROCESSES: Final = (
     "restarts",
     "last_error",
 )
-"""As `keplab status -o json` has them."""
+"""Fields of a process that are shown as in `keplab status -o json`."""
 
 
 def _gone(process: dict[str, Any]) -> dict[str, Any]:
@@ -360,8 +369,10 @@ def _gone(process: dict[str, Any]) -> dict[str, Any]:
 
 
 class Feed:
-    """One kind, as a watch brings it. Of its objects nothing is kept: the model has those that are shown (`known`:
-    their keys), and to know which of them are gone is all that a later state is compared for."""
+    """Feed of one kind from a watch. It keeps no objects: the model has those that are shown.
+
+    `known`: returns their keys; a later full state is compared with them to find the objects that are gone.
+    """
 
     def __init__(
         self,
@@ -383,11 +394,11 @@ class Feed:
         await Reflector(self, api, part, clock=clock, random=random, events=None, spread_s=0.0, beginning=self).run()
 
     def began(self) -> None:
-        """Take a state anew."""
+        """Begin to take a full state anew."""
         self._arrived = set() if self._has_any else None
 
     def arrived(self, item: Item) -> None:
-        """Take one object of a state; one that is known already changes nothing that is shown."""
+        """Take one object of a full state; a known object changes nothing that is shown."""
         key = item.key.namespace, item.key.name
         try:
             uid = _head.decode(item.body).metadata.uid
@@ -399,7 +410,7 @@ class Feed:
         self._take(self._kind, self._event("MODIFIED" if self.has_synced else "ADDED", key, uid, item.rv, item.body))
 
     def replaced(self, items: list[Item], rv: int) -> None:
-        """Take the objects that arrived as all there are."""
+        """End a full state: the objects that arrived are all that exist."""
         arrived, self._arrived = self._arrived, None
         gone = [key for key in self._known(self.resource) if key not in arrived] if arrived is not None else []
         for key in gone:
@@ -410,15 +421,15 @@ class Feed:
         return WatchEvent(type=kind, resource=self.resource, namespace=key[0], name=key[1], uid=uid, rv=rv, body=body)
 
     def happened(self, event: WatchEvent) -> None:
-        """Take one change."""
+        """Take one change from the watch."""
         self._has_any = True
         self._take(self._kind, event)
 
     def progressed(self, rv: int, *, is_bookmark: bool) -> None:
-        """Note how far this kind was seen."""
+        """Note the version up to which this kind was received."""
         self.rv = rv
 
 
 def chunks(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
-    """Return lines in pieces that are a frame each."""
+    """Split lines into pieces of one frame each."""
     return [entries[begin : begin + LINES_A_FRAME] for begin in range(0, len(entries), LINES_A_FRAME)]

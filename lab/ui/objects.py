@@ -1,4 +1,4 @@
-"""Objects as the page shows them: rows of the columns that kubectl has, documents, versions, and changes to them."""
+"""Objects for the page: rows with kubectl's columns, documents, versions, and changes."""
 
 import time
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ PAGE_OBJECTS: Final = 500
 LIMIT: Final = 500
 LIMIT_MAX: Final = 5_000
 LOOKED_AT_MAX: Final = 50_000
-"""So many objects are looked at for a search before the answer says where to go on."""
+"""Number of objects that one request searches before it returns a continue token."""
 DOCUMENTS_MAX: Final = 200
 VERSION_MAX: Final = (1 << 63) - 1
 DIGITS_MAX: Final = len(str(VERSION_MAX))
@@ -26,7 +26,7 @@ APPLY_TYPE: Final = "application/apply-patch+yaml"
 
 
 def limit_of(text: str) -> int:
-    """Return how many rows are asked for. Raises: BadRequest."""
+    """Return the number of rows that a request asks for. Raises: BadRequest."""
     if not text:
         return LIMIT
     if not text.isascii() or not text.isdigit() or len(text) > DIGITS_MAX or not 1 <= int(text) <= LIMIT_MAX:
@@ -35,7 +35,7 @@ def limit_of(text: str) -> int:
 
 
 def version_of(text: str, name: str = "rv") -> int:
-    """Return a version that is asked for, 0 for now. Raises: BadRequest."""
+    """Return the resourceVersion that a request asks for, 0 for now. Raises: BadRequest."""
     if not text:
         return 0
     if not text.isascii() or not text.isdigit() or len(text) > DIGITS_MAX or int(text) > VERSION_MAX:
@@ -44,25 +44,26 @@ def version_of(text: str, name: str = "rv") -> int:
 
 
 class Objects:
-    """The objects of the mesh as they are now, or were within the API server's window of changes."""
+    """The objects of the mesh, as they are now or were within the API server's watch window."""
 
     def __init__(self, rest: Rest, *, may_write: bool) -> None:
         self._rest, self._may_write = rest, may_write
 
     async def kind(self, name: str) -> ServedKind:
-        """Return the kind that is meant. Raises: ApiError."""
+        """Return the kind with that name. Raises: ApiError."""
         return await self._rest.kind_named(name, time.monotonic())
 
     async def kinds(self) -> list[dict[str, Any]]:
-        """Return the kinds that are served, by title. Raises: ApiError."""
+        """Return the served kinds, by title. Raises: ApiError."""
         kinds = await self._rest.kinds(time.monotonic())
         return kind_documents(sorted(kinds, key=lambda kind: kind.title))
 
     async def rows(
         self, kind: ServedKind, namespace: str, words: str, rv: int, limit: int, after: str
     ) -> dict[str, Any]:
-        """Return rows of a kind: columns, rows, and where to go on. `words`: each must stand in a name, a namespace or
-        a cell. Raises: ApiError."""
+        """Return rows of a kind: columns, rows, and a continue token. `words`: each must stand in a name, a namespace
+        or a cell. Raises: ApiError.
+        """
         wanted = words.lower().split()
         columns: list[dict[str, Any]] = []
         rows: list[dict[str, Any]] = []
@@ -95,12 +96,12 @@ class Objects:
         }
 
     async def one(self, kind: ServedKind, namespace: str, name: str, rv: int) -> dict[str, Any]:
-        """Return one object, values of Secrets hidden. Raises: ApiError."""
+        """Return one object, with the values of Secrets hidden. Raises: ApiError."""
         found = await self._rest.get(kind.place(namespace, name), {"at": rv or ""})
         return _shown(kind, found)
 
     async def versions(self, kind: ServedKind, namespace: str, name: str) -> dict[str, Any]:
-        """Return an object's versions as far as the window of changes goes back, oldest first. Raises: ApiError."""
+        """Return an object's versions as far back as the watch window goes, oldest first. Raises: ApiError."""
         found = await self._rest.get(kind.place(namespace, name, "history"))
         is_secret = kind.title == "secrets"
         items = [
@@ -130,8 +131,10 @@ class Objects:
     async def update(
         self, kind: ServedKind, namespace: str, name: str, body: bytes, *, dry_run: bool
     ) -> dict[str, Any]:
-        """Return the object as it is, or with `dry_run` would be, after an update. Raises: ApiError; Conflict whose
-        details have both sides."""
+        """Update an object and return it as it is then, or with `dry_run` would be.
+
+        Raises: ApiError; Conflict whose details have both sides.
+        """
         self._check()
         document = read_document(body)
         given = document.get("metadata") if isinstance(document.get("metadata"), dict) else {}
@@ -153,7 +156,7 @@ class Objects:
     async def delete(
         self, kind: ServedKind, namespace: str, name: str, *, dry_run: bool, uid: str = ""
     ) -> dict[str, Any]:
-        """Return the answer to a deletion. Raises: ApiError."""
+        """Delete an object and return the answer. Raises: ApiError."""
         self._check()
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if uid:
@@ -165,8 +168,10 @@ class Objects:
         return _shown(kind, found)
 
     async def apply(self, text: bytes, *, force: bool, dry_run: bool) -> dict[str, Any]:
-        """Return what became of each document of a YAML text that is applied by the server; it goes on after a refusal.
-        Raises: ApiError for a text that cannot be read."""
+        """Apply each document of a YAML text on the server, and return the results; a refused document does not end it.
+
+        Raises: ApiError for a text that cannot be read.
+        """
         self._check()
         documents = read_documents(text)
         items: list[dict[str, Any]] = []
@@ -193,7 +198,7 @@ class Objects:
 
 
 def read_document(text: bytes) -> dict[str, Any]:
-    """Return the one object of a JSON or YAML text. Raises: BadRequest."""
+    """Return the only object in a JSON or YAML text. Raises: BadRequest."""
     found = read_documents(text)
     if len(found) != 1:
         raise BadRequest(f"want one object, not {len(found)}")
@@ -201,7 +206,7 @@ def read_document(text: bytes) -> dict[str, Any]:
 
 
 def read_documents(text: bytes) -> list[dict[str, Any]]:
-    """Return the objects of a JSON or YAML text; empty documents are left out. Raises: BadRequest naming the line."""
+    """Return the objects in a JSON or YAML text; empty documents are left out. Raises: BadRequest naming the line."""
     try:
         found = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
     except yaml.MarkedYAMLError as error:
@@ -220,7 +225,7 @@ def read_documents(text: bytes) -> list[dict[str, Any]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: JSON's values, so that a date stays the text it is."""
+    """YAML loader like that of Kubernetes: only JSON's values, so that a date stays a string."""
 
 
 _Loader.yaml_implicit_resolvers = {

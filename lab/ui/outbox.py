@@ -1,7 +1,8 @@
-"""What waits to be sent to one page, within a budget: nothing is left out silently, nothing grows without end. Pure.
+"""Queue of frames for one page, within a budget: nothing is left out silently, nothing grows without end. Pure.
 
-While a page keeps up it is sent every frame. Above the budget changes of rows are merged, the newest wins; rates and
-counts replace the ones before, and so does what is said of one job or fault; event lines are cut, and a *gap* says so.
+While a page keeps up it is sent every frame. Above the budget changes of rows are merged, the newest wins.
+Rates and counts replace the ones before, and so do documents about one job or fault. Event lines are cut, and a
+*gap* says so.
 """
 
 from collections import deque
@@ -18,11 +19,11 @@ ROWS_A_FRAME: Final = 20_000
 TABLES: Final = ("nodes", "pods")
 REPLACED: Final = frozenset((frames.RATES, frames.POOLS))
 DOCUMENTS_MAX: Final = 500
-"""So many documents about different things wait for a page that is behind; of more the oldest is cut."""
+"""Largest number of documents on different subjects that wait for a slow page; beyond it the oldest is cut."""
 
 
 class Outbox:
-    """Frames for one page. `model`: what the page shows the columns of."""
+    """Frames that wait to be sent to one page."""
 
     def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
         self._budget = budget_bytes
@@ -39,7 +40,7 @@ class Outbox:
         self.merged_total = self.cut_lines_total = self.cut_documents_total = 0
 
     def reset(self, whole: Iterable[bytes], strings: int) -> None:
-        """Forget what waits and send all columns. `strings`: how many of them these frames bring."""
+        """Drop the waiting frames and send all columns. `strings`: the number of strings that these frames bring."""
         self._queue.clear()
         self._gap = None
         for kind in REPLACED:
@@ -47,7 +48,7 @@ class Outbox:
         self.replace(whole, strings)
 
     def replace(self, whole: Iterable[bytes], strings: int) -> None:
-        """Send all columns in place of those that wait; lines and documents wait behind them."""
+        """Send all columns in place of the waiting ones; lines and documents wait behind them."""
         others = [(frame, size) for frame, size in self._queue if frame[0] > frames.DELTA]
         self._queue = deque([*((frame, 0) for frame in whole), *others])
         for rows in self._rows.values():
@@ -63,7 +64,10 @@ class Outbox:
         self.waiting_bytes += len(frame)
 
     def put_columns(self, made: Iterable[bytes], changed: Mapping[str, Iterable[int]], strings: int, rv: int) -> None:
-        """Send frames of strings and changed rows; `changed`: which rows these are, `strings`: how many there are."""
+        """Send frames of strings and changed rows.
+
+        `changed`: numbers of these rows, by table; `strings`: number of all strings.
+        """
         for frame in made:
             if self._fits(frame):
                 self._put(frame)
@@ -78,7 +82,7 @@ class Outbox:
         self.merged_total += 1
 
     def put_lines(self, frame: bytes, count: int, rv: int) -> None:
-        """Send event lines, or note that they are missing."""
+        """Send event lines; above the budget note instead that they are missing."""
         if self._fits(frame):
             self._put(frame)
             return
@@ -86,17 +90,21 @@ class Outbox:
         self._missed(rv)["lines"] += count
 
     def note_missing(self, count: int, rv: int) -> None:
-        """Note that so many lines are not sent."""
+        """Note that `count` lines are not sent."""
         self._missed(rv)["lines"] += count
 
     def put_rest(self, made: Iterator[bytes]) -> None:
-        """Send these frames one by one when nothing else waits: what a recording has cannot come too fast, so none is
-        cut, and none is forgotten by `reset`. They take the place of those that were put before."""
+        """Send these frames one by one when nothing else waits; they replace those of an earlier call.
+
+        Lines of a recording cannot come too fast, so none of these frames is cut, and `reset` keeps them.
+        """
         self._rest = made
 
     def put(self, kind: int, frame: bytes, about: str = "", rv: int = 0) -> None:
-        """Send a document; of rates and counts only the newest is kept. Above the budget that is so for every kind: of
-        documents `about` one thing the newest wins."""
+        """Send a document. Of rates and counts only the newest is kept.
+
+        Above the budget only the newest document of each kind and subject `about` is kept.
+        """
         if kind not in REPLACED and self._fits(frame):
             self._put(frame)
             return
@@ -115,7 +123,7 @@ class Outbox:
         return self._gap
 
     def take(self, model: Model | None) -> bytes | None:
-        """Return the next frame; None: there is nothing to send. `model`: what merged rows are read from."""
+        """Return the next frame; None if there is nothing to send. `model`: source of merged rows."""
         if self._queue:
             frame, size = self._queue.popleft()
             self.waiting_bytes -= size

@@ -1,12 +1,13 @@
-"""The page in one file: the same modules, and inside it recordings, or a comparison, or both, or runs, or traces.
+"""The page in one file: the same modules, with recordings, a comparison, both, runs, or traces inside.
 
-The file opens from disk, in a browser without a network: modules are `data:` addresses behind the same import map, the
-worker is text that becomes a Blob, and recordings are gzip'd and in base64. What is precomputed comes from the
-functions of `documents.py` that the server uses. A recording is cut into segments of 1,000 versions; each begins with
-all columns, so that a moment is one segment and a fold away, and a page unpacks only segments that are looked at.
+The file opens from disk, in a browser without a network: modules are `data:` addresses behind the same import
+map, the worker is text that becomes a Blob, and recordings are gzip'd and in base64. Precomputed documents come
+from the functions of `documents.py` that the server uses. A recording is cut into segments of 1,000 versions.
+Each begins with all columns, so that any moment needs one segment and a fold, and a page unpacks only segments
+that are looked at.
 
-Times are seconds of the recording's clock. A file larger than 30 MB is written as well; `Written.advice` says what to
-leave out.
+Times are seconds of the recording's clock. A file larger than 30 MB is written as well; `PageFile.advice` says
+what to leave out.
 """
 
 import base64
@@ -47,7 +48,7 @@ from services.telemetry.eventlog import Line
 STATIC: Final = Path(__file__).resolve().parent / "static"
 EVERYTHING, DECISIONS = "everything", "decisions"
 DETAILS: Final = (EVERYTHING, DECISIONS)
-"""What of a recording goes into the file: everything; or columns, decisions and lines, without objects and bodies."""
+"""Contents of a recording in the file: everything; or columns, decisions and lines, without objects and bodies."""
 PARTS: Final = {
     "segment": "columns",
     "dict": "strings",
@@ -59,14 +60,14 @@ PARTS: Final = {
     "diff": "differences",
     "result": "result",
 }
-"""What the parts of a file are called."""
+"""Names of the parts of a file, for people."""
 COMPARED: Final = "experiments"
-"""The page that shows a comparison, or a run."""
+"""Name of the page that shows a comparison, or a run."""
 TRACED: Final = "trace"
-"""The page that shows a pod's trace."""
+"""Name of the page that shows a pod's trace."""
 LARGE: Final = 30_000_000
 LINES_OF_A_FILE: Final = 50_000
-"""So many event lines of a recording a file has: RECORDED_LINES of the page's scripts."""
+"""Largest number of a recording's event lines in a file: RECORDED_LINES of the page's scripts."""
 SEGMENT: Final = 1_000
 PART_BYTES: Final = 4 << 20
 ATTEMPTS_MAX: Final = 20
@@ -74,7 +75,7 @@ CHANGES_MAX: Final = 40
 UNTRIED_MAX: Final = 1_000
 TRACES_MAX: Final = 200
 PAIRS_MAX: Final = 100
-"""So many pairs of runs are compared in one file: all of 14 runs."""
+"""Largest number of pairs of runs that are compared in one file: enough for all pairs of 14 runs."""
 TEXT_MAX: Final = 400
 LEVEL: Final = 6
 _LENGTH: Final = struct.Struct("<I")
@@ -83,7 +84,7 @@ _IMPORT_MAP: Final = re.compile(r'<script type="importmap">(.*?)</script>', re.D
 
 @dataclass
 class PageFile:
-    """A file that was written. `parts`: bytes by what they are; `advice`: one line when it is large, else ""."""
+    """A written file. `parts`: bytes by kind of content; `advice`: one line if the file is large, else ""."""
 
     path: Path
     size: int
@@ -93,7 +94,7 @@ class PageFile:
 
 @dataclass
 class _Parts:
-    """What of one recording goes into the file: parts by name, each JSON or frames, packed."""
+    """Contents of one recording in the file: parts by name, each JSON or frames, compressed."""
 
     packed: dict[str, bytes] = field(default_factory=dict)
 
@@ -105,9 +106,10 @@ class _Parts:
 
 
 class Embedded(NamedTuple):
-    """What a file opens with: a comparison, runs or traces. `document`: what the page is given of it; `plain`: HTML
-    that is read where no script runs; `name`: what its page is called; `page`: which it is; `documents`: what else is
-    asked for, by what it is asked."""
+    """What a file opens with: a comparison, runs or traces. `document`: its data for the page; `plain`: HTML for
+    readers without scripts; `name`: the title of its page; `page`: which page it is; `documents`: further
+    documents, by the path under which the page asks for them.
+    """
 
     document: Mapping[str, Any]
     plain: str
@@ -117,8 +119,11 @@ class Embedded(NamedTuple):
 
 
 def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING, result: Embedded | None = None) -> PageFile:
-    """Write the page with these recordings, and what it opens with, into one file. Raises: Unreadable, of a recording
-    that cannot be read; ValueError for a detail that there is not, and where there is nothing to write; OSError."""
+    """Write the page, with these recordings and what it opens with, into one file.
+
+    Raises: Unreadable, if a recording cannot be read; ValueError for an unknown detail, or if there is nothing to
+    write; OSError.
+    """
     if detail not in DETAILS:
         raise ValueError(f"detail: want {' or '.join(DETAILS)}, not {detail!r}")
     text, sizes = page_text(paths, detail, result)
@@ -130,8 +135,10 @@ def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING, resul
 def page_text(
     paths: Sequence[Path], detail: str = EVERYTHING, result: Embedded | None = None
 ) -> tuple[str, dict[str, int]]:
-    """Return the page with these recordings, and what it opens with, as text, and bytes by what they are. Raises:
-    Unreadable, of a recording that cannot be read; ValueError where there is nothing to write."""
+    """Return the text of the page, with these recordings and what it opens with, and its bytes by kind of content.
+
+    Raises: Unreadable, if a recording cannot be read; ValueError if there is nothing to write.
+    """
     runs = open_runs(paths)
     if not runs and (paths or result is None):
         where = ", ".join(map(str, paths))
@@ -320,9 +327,11 @@ def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> di
 
 
 class _Whys:
-    """Why each pod was where it was, after its last attempts, whenever it changed, and at the end; found while versions
-    are folded. Of pods that no scheduler tried (gated ones, those made for a node) there are UNTRIED_MAX, and where
-    there are more of them, they are explained at the end alone."""
+    """Explanations of each pod: after its last attempts, after its changes, and at the end.
+
+    They are made while versions are folded. At most UNTRIED_MAX are made for pods that no scheduler tried (gated
+    ones, those made for a node). If there are more such pods, they are explained only at the end.
+    """
 
     def __init__(self, recording: Recording, decisions: Sequence[Decision]) -> None:
         self._recording = recording
@@ -464,7 +473,7 @@ def _cells(api: RecordedApi, kind: Resource, version: Version, raw: bytes | None
 
 
 class _Bodies:
-    """Bodies one after the other, each once, in parts of some MiB."""
+    """Bodies of objects, each stored once, in parts of some MiB."""
 
     def __init__(self, parts: _Parts) -> None:
         self._parts, self._held, self._size, self._number = parts, list[bytes](), 0, 0

@@ -1,4 +1,4 @@
-"""A recording as it is sent to one page: its columns at a version, and from there on in its own time."""
+"""Play a recording to one page: send its columns at a version, and then its changes at their pace."""
 
 import asyncio
 import time
@@ -15,14 +15,15 @@ from lab.ui.runs import Run
 from services.telemetry.eventlog import encode
 
 BLOCK: Final = 500
-"""So many versions are shown at once when there is no time to lose."""
+"""Number of versions that are shown at once when the player is behind."""
 WAIT_MAX_S: Final = 3600.0
 SPEED_MAX: Final = 10_000.0
 
 
 class Player:
-    """Plays one recording to one page. `send` takes frames that replace what the page has, `columns` those of changed
-    rows, as a listener of the mesh does."""
+    """Player of one recording to one page. `send` takes frames that replace the page's state, `columns` those of
+    changed rows, as a listener of the mesh does.
+    """
 
     def __init__(
         self,
@@ -35,20 +36,22 @@ class Player:
         self._playing: asyncio.Task[None] | None = None
 
     async def seek(self, rv: int) -> None:
-        """Show the recording at a version, or at the last end of a group before it; 0: at its begin."""
+        """Show the recording at a version, or at the last end of a group before it; 0: at its beginning."""
         self.stop()
         self.model = await self.run.ask(_model_at, rv)
         self._send(self.model.frames(), self.model)
 
     def play(self, speed: float, at_s: float = 0.0) -> None:
-        """Go on from where it is, so many times as fast as it was; 0 stops. `at_s`: the time that is shown, if that is
-        later than that of the version."""
+        """Play on from the current version at `speed` times the recorded pace; 0 stops.
+
+        `at_s`: the time that the page shows, if that is later than the version's.
+        """
         self.stop()
         if speed > 0:
             self._playing = asyncio.create_task(self._play(min(speed, SPEED_MAX), max(self.model.time, at_s)))
 
     def stop(self) -> None:
-        """Stay where it is."""
+        """Stop playing."""
         if self._playing is not None:
             self._playing.cancel()
             self._playing = None
@@ -83,12 +86,12 @@ def _model_at(recording: Recording, rv: int) -> Model:
 
 
 def recorded_lines(recording: Recording) -> tuple[list[bytes], int]:
-    """Return the event lines that a page shows, as they were written, and how many are left out."""
+    """Return a recording's event lines for a page, as they were written, and how many are left out."""
     lines, missing = shown_of(recording.lines())
     return [encode(line).rstrip(b"\n") for line in lines], missing
 
 
 def lines_frame(texts: Sequence[bytes], rv: int, at_s: float) -> bytes:
-    """Return a frame with event lines as they were written."""
+    """Return a frame of event lines as they were written."""
     header: dict[str, Any] = {"lines": [msgspec.Raw(text) for text in texts]}
     return frames.document_frame(frames.LINES, header, rv, at_s)

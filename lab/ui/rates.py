@@ -1,7 +1,8 @@
-"""What processes and links do, a second: from the counters that each process serves. Pure.
+"""Rates of processes and links per second, from the counters that each process serves. Pure.
 
-A link is the way between a process and the API server. Its latencies are those of the answers of the last ten seconds,
-interpolated within their buckets."""
+A link connects a process to the API server. Its latencies are those of the answers of the last ten seconds,
+interpolated within their buckets.
+"""
 
 import math
 from collections import deque
@@ -18,14 +19,14 @@ _PENDING: Final = 'scheduler_pending_pods{queue="'
 
 
 class Sample(NamedTuple):
-    """The counters of one process at one time, by the names that Prometheus reads (`/rates` of each process)."""
+    """Counters of one process at one time, by their Prometheus names (from `/rates` of each process)."""
 
     at_s: float
     values: Mapping[str, float]
 
 
 def read_leads(text: str) -> bool | None:
-    """Return whether a process leads, by its `/metrics`; None for one that takes part in no election."""
+    """Return whether a process leads, from its `/metrics`; None if it takes part in no election."""
     for line in text.splitlines():
         if line.startswith("leader_election_master_status"):
             return line.rpartition(" ")[2] == "1.0"
@@ -33,13 +34,13 @@ def read_leads(text: str) -> bool | None:
 
 
 class Rates:
-    """The last ten seconds of every process."""
+    """Samples of the last ten seconds of every process."""
 
     def __init__(self) -> None:
         self._samples: dict[str, deque[Sample]] = {}
 
     def add(self, process: str, sample: Sample) -> None:
-        """Take what a process counts now; counters that went back are another life's."""
+        """Add a sample of a process; if the counters went back, the process restarted and older samples are dropped."""
         kept = self._samples.setdefault(process, deque())
         if kept and _went_back(kept[-1].values, sample.values):
             kept.clear()
@@ -48,17 +49,17 @@ class Rates:
             kept.popleft()
 
     def forget(self, known: Sequence[str]) -> None:
-        """Forget processes that are not among these."""
+        """Forget all processes except the `known` ones."""
         for name in [name for name in self._samples if name not in known]:
             del self._samples[name]
 
     def newest(self, process: str) -> Mapping[str, float]:
-        """Return what a process counted last."""
+        """Return the newest counters of a process."""
         kept = self._samples.get(process)
         return kept[-1].values if kept else {}
 
     def process(self, name: str) -> dict[str, Any]:
-        """Return CPU (cores), memory (bytes), and of a kubelet the nodes of a process; None where it has not said."""
+        """Return CPU (cores) and memory (bytes) of a process, and the nodes of a kubelet; None for missing values."""
         kept = self._samples.get(name)
         values = kept[-1].values if kept else {}
         return {
@@ -69,7 +70,7 @@ class Rates:
         }
 
     def link(self, name: str, to: str) -> dict[str, Any] | None:
-        """Return the rates of a process's link; None for one that has none."""
+        """Return the rates of a process's link; None if it has none."""
         kept = self._samples.get(name)
         if not kept or component_of(name) in SERVERS or f"keplab_rpc_messages_total{_SENT}" not in kept[-1].values:
             return None
@@ -92,7 +93,7 @@ class Rates:
         }
 
     def pools(self) -> dict[str, int] | None:
-        """Return how many pods wait in which pool, of all schedulers; None where none says."""
+        """Return the number of waiting pods by pool, from all schedulers; None if none of them reports it."""
         found: dict[str, int] = {}
         for name, kept in self._samples.items():
             if component_of(name) != "scheduler":
@@ -128,7 +129,7 @@ def _buckets(kept: Sequence[Sample]) -> list[tuple[float, float]]:
 
 
 def quantile_ms(buckets: Sequence[tuple[float, float]], share: float) -> float | None:
-    """Return the time below which that share of answers came, in ms; None when there were none."""
+    """Return the latency in ms that a share of the answers did not exceed; None if there were none."""
     total = buckets[-1][1] if buckets else 0.0
     if total <= 0:
         return None

@@ -1,4 +1,4 @@
-"""The API server over REST: objects and tables, in the page's own name or in the administrator's."""
+"""The API server over REST: objects and tables, read in the page's own name and changed in the administrator's."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ from services.client.discovery import DISCOVERY, ROOTS, ServedKind, kinds_of
 TIMEOUT_S: Final = 30.0
 KINDS_KEPT_S: Final = 30.0
 MANAGER: Final = "keplab-ui"
-"""The field manager of what the page applies."""
+"""Field manager of the objects that the page applies."""
 
 
 class Rest:
@@ -28,17 +28,17 @@ class Rest:
         await self._writer.close()
 
     async def get(self, path: str, query: Mapping[str, object] = NO_QUERY, accept: str = JSON) -> Any:
-        """Return the JSON there, in the page's name. Raises: ApiError."""
+        """Return the JSON at a path, in the page's name. Raises: ApiError."""
         return await self._reader.get(path, query, accept)
 
     async def change(
         self, method: str, path: str, query: Mapping[str, object], body: bytes, content_type: str = JSON
     ) -> Any:
-        """Return the answer to a change, in the administrator's name. Raises: ApiError."""
+        """Send a change in the administrator's name and return the answer. Raises: ApiError."""
         return await self._writer.change(method, path, query, body, content_type)
 
     async def kinds(self, now_s: float) -> list[ServedKind]:
-        """Return the kinds that are served; what is known is kept for half a minute. Raises: ApiError."""
+        """Return the served kinds; they are cached for half a minute. Raises: ApiError."""
         if now_s - self._kinds_at >= KINDS_KEPT_S:
             found: list[ServedKind] = []
             for root in ROOTS:
@@ -48,7 +48,7 @@ class Rest:
         return self._kinds
 
     async def count(self, path: str) -> int:
-        """Return how many objects there are at that path. Raises: ApiError."""
+        """Return the number of objects at that path. Raises: ApiError."""
         found = await self.get(path, {"limit": 1})
         return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
 

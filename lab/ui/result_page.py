@@ -1,7 +1,8 @@
-"""The page of a comparison, of runs or of traces in one file, for `keplab compare`, `report`, `trace` and `ui --page`.
+"""The page of a comparison, runs or traces in one file, for `keplab compare`, `report`, `trace` and `ui --page`.
 
-Where runs were recorded, the file has the recordings of one seed, one of each arm: that whose runs lie nearest to the
-medians. It never becomes larger than `LARGE`: then objects are left out, and then the recordings, and the page says so.
+If runs were recorded, the file has the recordings of one seed, one for each arm: the seed whose runs are
+nearest to the medians. It never becomes larger than `LARGE`: then objects are left out, and then the
+recordings, and the page says so.
 """
 
 from collections.abc import Sequence
@@ -19,19 +20,20 @@ from lab.recordings.reader import Recording
 from lab.ui.page import DECISIONS, EVERYTHING, LARGE, TRACED, Embedded, page_text
 
 RECORDED_MAX: Final = 16_000_000
-"""Recordings of more bytes than these together are not read: the page of them would take minutes, and be too large."""
+"""Largest sum of recordings in bytes that are read: a page of more would take minutes, and be too large."""
 
 
 class ComparisonPage(NamedTuple):
-    """The text of a page, and in one line what of the recordings is in it; nothing where there are none."""
+    """Text of a page, and one line about the recordings in it; empty if the comparison has none."""
 
     text: str
     recorded: str
 
 
 def comparison_page(made: Comparison, *, large: int = LARGE) -> ComparisonPage:
-    """Return the page of a comparison, with recordings of one seed where the runs were recorded. `large`: so many bytes
-    it may have, as far as recordings make it large."""
+    """Return the page of a comparison, with recordings of one seed if the runs were recorded. `large`: size in bytes
+    above which recordings are left out.
+    """
     if not made.recordings:
         return ComparisonPage(page_text((), result=embedded(made))[0], "")
     folder = Path(made.recordings)
@@ -66,14 +68,15 @@ def runs_page(runs: Sequence[RunPage]) -> str:
 
 
 def traces_page(traces: TracePage) -> str:
-    """Return the page of traces; it opens on that of the first pod."""
+    """Return the page of traces; it opens on the first pod's trace."""
     made = Embedded(traces_document(traces), plain_traces(traces), "Trace", TRACED, documents(traces))
     return page_text((), result=made)[0]
 
 
 def embedded(made: Comparison, recorded: str = "", seed: int | None = None) -> Embedded:
-    """Return what a file holds of a comparison. `recorded`: what is said of recordings; `seed`: that of which it has
-    one of each arm."""
+    """Return a comparison in the form that a file holds. `recorded`: text about its recordings; `seed`: the seed of
+    the recordings, one for each arm.
+    """
     document: dict[str, Any] = page_document(made)
     if recorded:
         document["recorded"] = {"words": recorded, "seed": seed}
@@ -81,15 +84,17 @@ def embedded(made: Comparison, recorded: str = "", seed: int | None = None) -> E
 
 
 def recordings_text(count: int) -> str:
-    """Return what is said of recordings that were named one by one; nothing without any."""
+    """Return the text about recordings that were named one by one; empty string if there are none."""
     return (
         "" if not count else "A recording is in this file." if count == 1 else f"{count} recordings are in this file."
     )
 
 
 def sorted_out(paths: Sequence[Path]) -> tuple[Comparison | None, list[Path]]:
-    """Return the comparison and the recordings of what was named for one file; by content, not by name. Raises:
-    ValueError, of a second comparison and a document that is none; OSError."""
+    """Split the paths named for one file into the comparison and the recordings, by content, not by name.
+
+    Raises: ValueError, for a second comparison or a document that is no comparison; OSError.
+    """
     documents = [path for path in paths if path.is_file() and _is_json(path)]
     if len(documents) > 1:
         raise ValueError(f"a page holds one comparison; these are two: {documents[0]} and {documents[1]}")

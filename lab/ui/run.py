@@ -1,4 +1,4 @@
-"""One life of the page's server: what it is made of, from the first connection to the last."""
+"""Run the page's server: build its parts, and serve from the first connection to the last."""
 
 import asyncio
 import contextlib
@@ -36,19 +36,21 @@ LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 SHUTDOWN_S: Final = 2.0
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COMPLETED_SOON: Final = 10_000
-"""A recording of so many versions is completed in about a second."""
+"""Number of versions up to which a recording is completed within about a second."""
 PAGES_MAX: Final = 9
-"""So many servers may record one mesh, each into a file of its own, where none was named."""
+"""Largest number of servers that may record one mesh, each into a file of its own, if no file was named."""
 GC_THRESHOLDS: Final = (10_000, 20, 50)
-"""What comes in a second is more than Python's own thresholds, and nearly none of it is a cycle."""
+"""Thresholds of the garbage collector: a second brings more objects than Python's defaults, and nearly no cycles."""
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True)
 class Options:
-    """Where the server listens, what opens it, and what it shows. `hosts`: further names it may be addressed by.
-    `recording`: where the mesh is recorded; None: nowhere. Without `must_record` it is shown where that cannot be.
-    `tops`: folders with the scenarios that may be run, `results`: where what they bring goes."""
+    """Options of the server: its address, its token, and what it shows. `hosts`: further host names of the server.
+    `recording`: where the mesh is recorded; None: nowhere. `must_record`: whether it is an error if that is not
+    possible; otherwise the mesh is shown without. `tops`: folders with the scenarios that may be run, `results`:
+    where their results go.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -62,7 +64,7 @@ class Options:
 
 
 def url_of(host: str, port: int, token: str) -> str:
-    """Return the address that opens the page; the fragment is neither sent nor logged."""
+    """Return the address that opens the page; its fragment, the token, is neither sent nor logged."""
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/ui/#t={token}"
 
@@ -74,9 +76,12 @@ async def serve(
     on_ready: Callable[[str], None],
     on_completing: Callable[[Path, int], None],
 ) -> int:
-    """Serve until a signal; return its number. `on_ready` is called with the address, `on_completing` with the
-    recording and its number of versions before one is completed that takes long; another signal leaves it as it is, to
-    be read like that of a process that was killed. Raises: MeshError."""
+    """Serve until a signal; return its number.
+
+    `on_ready` is called with the address. `on_completing` is called with the recording and its number of versions,
+    before a recording is completed that takes long. Another signal then leaves it incomplete, readable like that of
+    a killed process. Raises: MeshError.
+    """
     token = options.token or secrets.token_hex(32)
     sessions = Sessions(token, secrets.token_hex(32), secrets.token_hex(32), options.hosts)
     stop, received = asyncio.Event(), [signal.SIGTERM]
@@ -192,7 +197,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def read_token(path: Path) -> str:
-    """Return the token of a file that only its owner may read. Raises: ValueError naming the file."""
+    """Return the token in a file that only its owner may read. Raises: ValueError naming the file."""
     try:
         mode, text = path.stat().st_mode, path.read_text("ascii").strip()
     except (OSError, UnicodeError) as error:

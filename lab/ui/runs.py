@@ -1,4 +1,4 @@
-"""Recordings that the page shows beside the mesh, and the one that is made of the mesh while the page watches it."""
+"""Recordings that the page shows beside the mesh, and the recording of the mesh while the page watches it."""
 
 import asyncio
 import contextlib
@@ -31,17 +31,17 @@ T = TypeVar("T")
 FLUSH_S: Final = 2.0
 SIZE_LOOK_S: Final = 30.0
 AT_ONCE: Final = 100
-"""So many objects are recorded before others have a turn."""
+"""Number of objects that are recorded before other tasks get a turn."""
 PAST_MAX_S: Final = 1.0
-"""A watch of the past that brings nothing for so long has brought all."""
+"""Seconds of silence after which a watch of the past is complete."""
 HISTORY: Final = "/api/v1/namespaces/kube-system/history"
 BYTES_MAX: Final = 2 << 30
-"""So much of a mesh is recorded by a page that stays open; then the recording ends."""
+"""Largest size in bytes of a recording that an open page makes; then the recording ends."""
 _log = structlog.get_logger()
 
 
 class Run:
-    """One recording. It is asked in a thread, one question at a time: to read much takes a while."""
+    """One recording. Questions are answered in a thread, one at a time, because long reads take a while."""
 
     def __init__(self, name: str, recording: Recording) -> None:
         self.name, self.recording = name, recording
@@ -51,23 +51,23 @@ class Run:
         self._decisions: list[Decision] | None = None
 
     async def ask(self, question: Callable[..., T], *words: Any) -> T:
-        """Return the answer of `question(recording, *words)`."""
+        """Return the result of `question(recording, *words)`."""
         async with self._lock:
             return await asyncio.to_thread(question, self.recording, *words)
 
     async def decisions(self) -> list[Decision]:
-        """Return what was decided; read once."""
+        """Return the decisions of the recording; those of a complete one are read only once."""
         if self._decisions is None or not self.recording.is_complete:
             self._decisions = await self.ask(decisions_of)
         return self._decisions
 
     def document(self) -> dict[str, Any]:
-        """Return it as an element of `/meta`'s runs."""
+        """Return the recording as an element of `/meta`'s runs."""
         return documents.run_document(self.name, self.recording)
 
 
 def open_runs(paths: Sequence[Path]) -> list[Run]:
-    """Return the recordings of files and folders, each by a name of its own. Raises: Unreadable."""
+    """Return the recordings in files and folders, each with a unique name. Raises: Unreadable."""
     runs: list[Run] = []
     names: dict[str, int] = {"live": 1}
     for path in paths:
@@ -91,7 +91,7 @@ def _found(path: Path) -> list[Path]:
 
 
 class LiveRecorder:
-    """Records what the page's own watches bring, and the event log from its beginning."""
+    """Recorder of the changes that the page's own watches bring, and of the event log from its beginning."""
 
     def __init__(self, live: Live, rest: Rest, path: Path, version: str) -> None:
         """Raises: NotRecordable."""
@@ -163,7 +163,10 @@ class LiveRecorder:
             self.writer.line(line, entry.raw)
 
     async def run(self, api: Callable[[], Api]) -> None:
-        """Keep what is recorded readable, until cancelled; first ask for the bodies that the window still has."""
+        """Write out the recording regularly, so that it can be read, until cancelled.
+
+        First it asks for the bodies that the API server's watch window still has.
+        """
         looked_at = time.monotonic()
         past = asyncio.create_task(self._read_window(api()))
         try:
@@ -206,7 +209,7 @@ class LiveRecorder:
                     limit.reschedule(asyncio.get_running_loop().time() + PAST_MAX_S)
 
     async def recording(self) -> Run | None:
-        """Return what is recorded so far, to be read; None where nothing is."""
+        """Return the recording so far, to be read; None if it is empty."""
         if not self.writer.version_count:
             return None
         self.writer.flush()
@@ -217,7 +220,7 @@ class LiveRecorder:
         return self._run
 
     def close(self) -> None:
-        """End the recording; it becomes one file."""
+        """End the recording and pack it into one file."""
         if self._early is not None:
             self._early.close()
         if self._run is not None:
@@ -234,7 +237,7 @@ def _size(folder: Path) -> int:
 
 
 class Runs:
-    """What may be shown: the mesh, as it is and was, and recordings."""
+    """Everything that may be shown: the mesh, as it is and was, and recordings."""
 
     def __init__(self, recorded: Sequence[Run], live: Live | None = None, recorder: LiveRecorder | None = None) -> None:
         self._recorded = {run.name: run for run in recorded}
@@ -242,20 +245,20 @@ class Runs:
         self.no_recording = "it was not asked for"
 
     def documents(self) -> list[dict[str, Any]]:
-        """Return `/meta`'s runs, the mesh first."""
+        """Return the recordings as `/meta`'s runs."""
         return [each.document() for each in self._recorded.values()]
 
     @property
     def failure(self) -> str:
-        """Why nothing more of the mesh is recorded, "" while it is."""
+        """Reason why the mesh is not or no longer recorded; empty while it is."""
         return self.recorder.writer.failure if self.recorder is not None else self.no_recording
 
     def add(self, run: Run) -> None:
-        """Show one more recording; one of that name is replaced."""
+        """Show one more recording; it replaces one with the same name."""
         self._recorded[run.name] = run
 
     async def of(self, name: str) -> Run:
-        """Return the recording that is meant, of the mesh what is recorded so far. Raises: NotFound."""
+        """Return the recording with that name; for the mesh the recording so far. Raises: NotFound."""
         if name in ("", "live") and self.live is not None:
             if self.recorder is None:
                 raise NotFound(f"this mesh is not recorded, so that its past cannot be shown: {self.no_recording}")

@@ -1,7 +1,7 @@
 """The page's server: HTTP and one socket below /ui, for one session, on a loopback address.
 
-Every answer carries the page's policy; every error is a Kubernetes Status. What is answered is made in the modules
-beside this one; here stands only who may ask what, and how it is spelled.
+Every answer carries the page's policy; every error is a Kubernetes Status. The modules beside this one make the
+answers; this one only checks access and reads requests.
 """
 
 import asyncio
@@ -46,20 +46,20 @@ from services.client.discovery import ServedKind
 
 BODY_BYTES_MAX: Final = 4 << 20
 PAGES_MAX: Final = 64
-"""So many pages and followers of events are connected at one time: each may have 4 MiB that wait for it."""
+"""Largest number of pages and event streams connected at one time: each may have 4 MiB that wait for it."""
 BINARY: Final = "application/octet-stream"
 V1: Final = "/ui/v1"
 REPORT_POLICY: Final = "default-src 'none'; frame-ancestors 'none'; sandbox"
-"""Of the page of a comparison, which is a file to keep."""
+"""Content-Security-Policy of a comparison's page, which is a file to keep."""
 OPEN: Final = frozenset((f"{V1}/session",))
-"""Answered without the cookie; so is what the page is made of, which says nothing of the mesh."""
+"""Paths answered without the cookie. The page's own files are as well; they contain nothing of the mesh."""
 _log = structlog.get_logger()
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass
 class Settings:
-    """What the server was started with. `version`: of keplab."""
+    """Settings with which the server was started. `version`: that of keplab."""
 
     version: str
     may_write: bool = False
@@ -69,7 +69,7 @@ class Settings:
 
 @dataclass
 class Parts:
-    """What a server answers with; of a server without a mesh only `runs` and `jobs`."""
+    """Parts that a server answers with; a server without a mesh has only `runs` and `jobs`."""
 
     runs: Runs
     jobs: Jobs
@@ -95,11 +95,11 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "diff": "a b times",
     "events": "since",
 }
-"""What each address below /ui/v1 takes; the others take nothing."""
+"""Query parameters of each address below /ui/v1; the other addresses take none."""
 
 
 class Server:
-    """Answers for one mesh, or none, and for recordings."""
+    """The page's server for one mesh, or none, and for recordings."""
 
     def __init__(self, sessions: Sessions, settings: Settings, parts: Parts) -> None:
         self._sessions, self._settings, self._parts = sessions, settings, parts
@@ -114,14 +114,14 @@ class Server:
             raise TooManyRequests(f"{PAGES_MAX} pages are connected already: close one")
 
     async def close(self) -> None:
-        """End what would not end by itself."""
+        """End all event streams and sockets, which would not end by themselves."""
         for stream in list(self.streams):
             stream.end()
         for socket in list(self.sockets):
             await socket.close(code=1001, message=b"the server ends")
 
     def application(self) -> web.Application:
-        """Return what aiohttp serves."""
+        """Return the application for aiohttp."""
         app = web.Application(middlewares=[self._answer], client_max_size=BODY_BYTES_MAX)
         get, post, put, delete = app.router.add_get, app.router.add_post, app.router.add_put, app.router.add_delete
         get("/", self._root, allow_head=True)
@@ -520,29 +520,29 @@ class Server:
 
 
 def where(request: web.Request) -> tuple[str, str]:
-    """Return namespace and name of a path; `-` is the namespace of what has none."""
+    """Return namespace and name in a path; `-` stands for no namespace."""
     namespace = request.match_info["ns"]
     return "" if namespace == "-" else namespace, request.match_info["name"]
 
 
 def check_heads(headers: Mapping[str, str]) -> None:
-    """Return if every header is a text, which could be shown in an answer. Raises: BadRequest."""
+    """Check that every header is UTF-8, so that it could be shown in an answer. Raises: BadRequest."""
     for name, value in headers.items():
         if encodable(value) != value:
             raise BadRequest(f"the header {name} is not UTF-8")
 
 
 class ServerLog(logging.LoggerAdapter[logging.Logger]):
-    """Where the HTTP library logs: a request that is no HTTP is its client's fault and has no traceback."""
+    """Log of the HTTP library. A request that is not HTTP is its client's fault and gets no traceback."""
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **kwargs: Any) -> None:
-        """Log a failure, unless it is only what a client sent."""
+        """Log a failure, unless the client's request caused it."""
         if not isinstance(exc_info, HttpProcessingError | ConnectionError):
             _log.error("ui.connection_failed", exc_info=exc_info)
 
 
 def check_parameters(request: web.Request) -> None:
-    """Return if the page's server knows each parameter of a request, and it is there once. Raises: BadRequest."""
+    """Check that each parameter of a request is known and given once. Raises: BadRequest."""
     resource = request.match_info.route.resource
     if resource is None:
         return  # there is no such path
@@ -555,7 +555,7 @@ def check_parameters(request: web.Request) -> None:
 
 
 def is_dry(request: web.Request) -> bool:
-    """Return whether nothing shall be stored. Raises: BadRequest."""
+    """Return whether the request is a dry run, which stores nothing. Raises: BadRequest."""
     text = request.query.get("dryRun", "")
     if text not in ("", "All"):
         raise BadRequest(f"dryRun: want All, not {text[:40]!r}")
@@ -563,17 +563,17 @@ def is_dry(request: web.Request) -> bool:
 
 
 def answered(document: Any, code: int = 200) -> web.Response:
-    """Return a JSON answer."""
+    """Return a document as a JSON response."""
     return web.Response(body=msgspec.json.encode(document), status=code, content_type="application/json")
 
 
 def status_answer(error: ApiError) -> web.Response:
-    """Return a refusal."""
+    """Return an error as a response with a Kubernetes Status."""
     return answered(error.status(), error.code)
 
 
 class ApplyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the page sends to have objects applied."""
+    """Request of the page to apply objects."""
 
     yaml: str
     dry_run: bool = False
@@ -581,7 +581,7 @@ class ApplyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_apply(body: bytes, force: bool, dry_run: bool) -> ApplyRequest:
-    """Return what is to be applied: JSON of an `ApplyRequest`, or the YAML text itself. Raises: BadRequest."""
+    """Return the apply request in a body: JSON of an `ApplyRequest`, or the YAML text itself. Raises: BadRequest."""
     try:
         return msgspec.json.decode(body, type=ApplyRequest)
     except UNREADABLE:

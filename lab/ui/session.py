@@ -1,8 +1,9 @@
-"""Who may ask the page's server: one token, a cookie that it is traded for, and checks of where a request comes from.
+"""Access to the page's server: one token, a cookie that it is traded for, and checks of a request's origin.
 
-The token reaches the browser in a fragment of the address, which is neither sent nor logged; the page trades it for a
-cookie that no script can read. A request that changes anything carries besides a value that only the page could read.
-The name of the host is checked as the other servers do (X-WEB): a page elsewhere can make its own name resolve to us.
+The token reaches the browser in a fragment of the address, which is neither sent nor logged; the page trades it
+for a cookie that no script can read. A request that changes anything also carries a value that only the page
+could read. The host name is checked as the other servers do (X-WEB): a page elsewhere can make its own name
+resolve to us.
 """
 
 import hmac
@@ -22,18 +23,19 @@ _FOLDED_LENGTH: Final = 64
 
 
 class SessionRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /session` is sent."""
+    """Body of `POST /session`."""
 
     token: str
 
 
 class MisdirectedHost(ApiError, code=421, reason="MisdirectedRequest"):
-    """421: the server is not known by that name."""
+    """421: the host name is not one of the server's."""
 
 
 class Sessions:
-    """The one session of a server. `token`: what opens the page; `cookie`, `csrf`: what it is traded for, each drawn by
-    the caller. `hosts`: further names the server may be addressed by."""
+    """The only session of a server. `token`: opens the page; `cookie`, `csrf`: the values it is traded for, each drawn
+    by the caller. `hosts`: further host names of the server.
+    """
 
     def __init__(self, token: str, cookie: str, csrf: str, hosts: Collection[str] = ()) -> None:
         if len(token) < TOKEN_BYTES_MIN:
@@ -42,7 +44,7 @@ class Sessions:
         self._hosts = frozenset((*LOOPBACK_NAMES, *(host.lower() for host in hosts)))
 
     def trade(self, body: bytes) -> str:
-        """Return the cookie's value for a body with the token. Raises: Unauthorized."""
+        """Return the cookie's value in exchange for a body with the token. Raises: Unauthorized."""
         try:
             given = msgspec.json.decode(body, type=SessionRequest).token
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -52,13 +54,16 @@ class Sessions:
         return self._cookie
 
     def check_host(self, host: str) -> None:
-        """Return if the server may be addressed so. Raises: MisdirectedHost."""
+        """Check that a host name is one of the server's. Raises: MisdirectedHost."""
         if not host or host_name(host) not in self._hosts:
             raise MisdirectedHost(f"the host name {host_name(host)[:_FOLDED_LENGTH]!r} is not one of this server's")
 
     def check(self, method: str, headers: Mapping[str, str], cookie: str, *, is_socket: bool = False) -> None:
-        """Return if this may be answered at all. Raises: Unauthorized without the cookie; Forbidden for what comes from
-        elsewhere, or changes something without the value of the page."""
+        """Check that a request may be answered at all.
+
+        Raises: Unauthorized without the cookie; Forbidden for a request from elsewhere, or a change without the page's
+        CSRF value.
+        """
         if not _is_same(cookie, self._cookie):
             raise Unauthorized("open the address that this server printed when it started")
         self.check_origin(headers)
@@ -68,7 +73,10 @@ class Sessions:
             raise Forbidden(f"a change needs the header {CSRF_HEADER}, with the value that /ui/v1/meta says")
 
     def check_origin(self, headers: Mapping[str, str]) -> None:
-        """Return if a request comes from no other page; what is no browser names no origin. Raises: Forbidden."""
+        """Check that a request comes from no other page.
+
+        Clients that are no browser send no origin. Raises: Forbidden.
+        """
         origin = headers.get("Origin")
         if origin is not None and not self._is_own(origin, headers.get("Host", "")):
             raise Forbidden(f"the origin {origin[:_FOLDED_LENGTH]!r} is not this page's")
@@ -84,7 +92,7 @@ def _is_same(given: str, known: str) -> bool:
 
 
 def policy(import_map_hashes: Collection[str] = ()) -> str:
-    """Return the page's Content-Security-Policy. `import_map_hashes`: `sha256-…` of what stands in the page itself."""
+    """Return the page's Content-Security-Policy. `import_map_hashes`: `sha256-…` of the import maps inside the page."""
     scripts = " ".join(("'self'", *(f"'{each}'" for each in import_map_hashes)))
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -100,4 +108,4 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Of every answer."""
+"""Headers of every answer."""

@@ -1,4 +1,4 @@
-"""One page's connection: what it asked to see, and the frames it is sent."""
+"""Connection of one page: its requests, and the frames sent to it."""
 
 import asyncio
 import contextlib
@@ -26,9 +26,10 @@ _TEXT: Final = b"{"
 
 
 class PageMessage(msgspec.Struct, frozen=True):
-    """A message of the page. `t`: sub, seek, play, pong. `rv`: the version to seek, or that the page has already;
-    `since`: lines newer than that time of the wall are sent; `time`: what is shown when playing begins; `rate` and
-    `view` are for the page's own use."""
+    """A message of the page. `t`: sub, seek, play, pong. `rv`: the version to seek, or the one that the page already
+    has; `since`: lines newer than that wall time are sent; `time`: the time shown when playing begins; `rate` and
+    `view` are for the page's own use.
+    """
 
     t: str
     run: str = "live"
@@ -42,12 +43,12 @@ class PageMessage(msgspec.Struct, frozen=True):
 
 
 def joined(made: Sequence[bytes]) -> bytes:
-    """Return frames as one stream of bytes, the length of each before it as u32."""
+    """Return frames as one stream of bytes, each preceded by its length as u32."""
     return b"".join(part for frame in made for part in (_PREFIX.pack(len(frame)), frame))
 
 
 class Page:
-    """One page that is connected. It is a `Listener` of the mesh while it shows that."""
+    """One connected page. It is a `Listener` of the mesh while it shows the mesh."""
 
     def __init__(self, socket: web.WebSocketResponse, runs: Runs) -> None:
         self._socket, self._runs = socket, runs
@@ -65,7 +66,7 @@ class Page:
         return self._player.model if self._player is not None else None
 
     async def serve(self) -> None:
-        """Answer until the page is gone."""
+        """Answer the page's messages until it disconnects."""
         sender = asyncio.create_task(self._send())
         try:
             async for message in self._socket:
@@ -157,13 +158,13 @@ class Page:
     # -- Listener ----------------------------------------------------------------------------------------
 
     def whole(self, made: Sequence[bytes]) -> None:
-        """Send all columns anew, in place of those that wait."""
+        """Send all columns anew, in place of those waiting."""
         assert self._live is not None
         self.outbox.replace(made, len(self._live.model.strings))
         self._wake.set()
 
     def columns(self, made: Sequence[bytes], changed: dict[str, Sequence[int]]) -> None:
-        """Send what changed."""
+        """Send frames of strings and changed rows."""
         model = self._model
         assert model is not None
         self.outbox.put_columns(made, changed, len(model.strings), model.rv)

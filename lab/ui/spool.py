@@ -1,4 +1,4 @@
-"""What is put aside on disk until it may be recorded: bodies of objects, in the order in which they came."""
+"""Bodies of objects kept on disk until they may be recorded, in the order in which they came."""
 
 import struct
 import tempfile
@@ -10,15 +10,17 @@ SIZES: Final = struct.Struct("<HI")
 
 
 class Spool:
-    """Pairs of a kind's wire name and a body, in a file without a name, which is gone with the process. Raises, as its
-    methods do: OSError."""
+    """Pairs of a kind's wire name and a body, in a file without a name, which disappears with the process.
+
+    Raises: OSError, as its methods do.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  it is closed when all was read
         self.count = self.size = 0
 
     def add(self, resource: str, body: bytes) -> None:
-        """Put one more aside."""
+        """Add a body."""
         name = resource.encode()
         record = b"".join((SIZES.pack(len(name), len(body)), name, body))
         self._file.write(record)
@@ -26,12 +28,12 @@ class Spool:
         self.count += 1
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Yield all that was put aside, oldest first; nothing may be added meanwhile."""
+        """Yield all bodies with their kinds, oldest first; nothing may be added meanwhile."""
         self._file.seek(0)
         for _ in range(self.count):
             name_size, body_size = SIZES.unpack(self._file.read(SIZES.size))
             yield self._file.read(name_size).decode(), self._file.read(body_size)
 
     def close(self) -> None:
-        """Have it be gone."""
+        """Delete the file."""
         self._file.close()

@@ -1,4 +1,4 @@
-"""The files that the page is made of, by their paths; what is not below their folder is not served."""
+"""The files of the page, by their paths; files outside their folder are not served."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class StaticFiles:
-    """Files below one folder, read when they are asked for."""
+    """Files below one folder, read on request."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -44,7 +44,7 @@ class StaticFiles:
 
     @property
     def import_map_hashes(self) -> list[str]:
-        """The hashes by which a policy lets the import maps of the page be used: they stand in the page itself."""
+        """Hashes by which a policy allows the page's import maps, which are inside the page itself."""
         try:
             text = (self._folder / INDEX).read_text("utf-8")
         except OSError:
@@ -53,10 +53,10 @@ class StaticFiles:
 
 
 def hash_of(text: str) -> str:
-    """Return `sha256-…` of what stands between the tags of a script."""
+    """Return `sha256-…` of the text between the tags of a script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def charset(content_type: str) -> str | None:
-    """Return the character set of texts."""
+    """Return the character set of a content type; None if it is no text."""
     return "utf-8" if content_type.startswith("text/") else None

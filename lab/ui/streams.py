@@ -1,4 +1,4 @@
-"""What is followed besides the socket: event lines for curl, and the spans of a mesh's processes."""
+"""Data beside the socket: event lines for curl, and the spans of a mesh's processes."""
 
 import asyncio
 from collections import deque
@@ -15,7 +15,7 @@ BUDGET_BYTES: Final = 1 << 20
 
 
 class EventStream:
-    """Server-sent events for one client. Above a budget lines are cut, and a comment says how many."""
+    """Server-sent events for one client. Above a budget lines are cut, and a `gap` event says how many."""
 
     def __init__(self) -> None:
         self._queue: deque[bytes] = deque()
@@ -24,13 +24,13 @@ class EventStream:
         self._is_over = False
 
     def whole(self, made: Sequence[bytes]) -> None:
-        """Take no columns: this is text."""
+        """Ignore columns: the stream is text."""
 
     def columns(self, made: Sequence[bytes], changed: dict[str, Sequence[int]]) -> None:
-        """Take no columns: this is text."""
+        """Ignore columns: the stream is text."""
 
     def document(self, kind: int, frame: bytes, about: str = "") -> None:
-        """Take no documents."""
+        """Ignore documents."""
 
     def lines(self, entries: Sequence[Entry]) -> None:
         """Send event lines."""
@@ -50,12 +50,12 @@ class EventStream:
         self._bytes += len(text)
 
     def end(self) -> None:
-        """Have `next` return None."""
+        """End the stream: `next` returns None once everything is sent."""
         self._is_over = True
         self._wake.set()
 
     async def next(self) -> bytes | None:
-        """Return what is to be sent next; None at the end."""
+        """Return the next bytes to send; None at the end."""
         while not self._queue:
             if self._is_over:
                 return None
@@ -68,7 +68,7 @@ class EventStream:
 
 
 class SpanFiles:
-    """The spans that a mesh's processes have written, read when a trace is asked for; what has not changed is kept."""
+    """Spans written by a mesh's processes, read when a trace is asked for; unchanged files are not read again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

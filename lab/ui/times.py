@@ -1,4 +1,4 @@
-"""When which version of a mesh was committed, thinned to what a time line can show. Pure."""
+"""Commit times of a mesh's versions, thinned to what a time line can show. Pure."""
 
 from array import array
 from typing import Final
@@ -8,8 +8,11 @@ STEP_S: Final = 0.05
 
 
 class Times:
-    """Pairs of a time (seconds of the live clock) and the version that was the newest then: at most `KEPT`. They come
-    at least `STEP_S` apart, and twice as far whenever there are too many."""
+    """Pairs of a time (seconds of the live clock) and the newest version at that time; at most `KEPT` pairs.
+
+    They are at least `STEP_S` apart. Whenever there are too many, every second one is dropped and the distance
+    doubles.
+    """
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept, self._step_s = kept, STEP_S
@@ -17,7 +20,7 @@ class Times:
         self._last: tuple[float, int] | None = None
 
     def add(self, t: float, rv: int) -> None:
-        """Take a version that was committed at `t`; one that is not newer than the last says nothing."""
+        """Add a version committed at `t`; one that is not newer than the last is ignored."""
         if self._last is not None and rv <= self._last[1]:
             return
         self._last = t, rv
@@ -30,7 +33,7 @@ class Times:
             self._step_s *= 2
 
     def document(self) -> dict[str, list[float]]:
-        """Return times and versions, the newest last."""
+        """Return times and versions, the oldest first."""
         t, rv = self._t.tolist(), self._rv.tolist()
         if self._last is not None and self._last[1] > rv[-1]:
             t, rv = [*t, self._last[0]], [*rv, float(self._last[1])]

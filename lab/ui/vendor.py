@@ -1,8 +1,10 @@
-"""What the page takes from others: `python -m lab.ui.vendor --check` compares hashes, `--update` packs anew.
+"""Third-party files of the page: `python -m lab.ui.vendor --check` compares hashes, `--update` packs anew.
 
-The files lie in static/vendor/ as their makers publish them, and vendor.toml says which version, licence, size and
-SHA-256 each has. `--check` needs no network and also holds the whole page to its size; `--update` asks npm for the
-versions that vendor.toml names (edit a version there first), and is a developer's act, as `python -m protos` is."""
+The files lie in static/vendor/ as their makers publish them, and vendor.toml has the version, licence, size and
+SHA-256 of each. `--check` needs no network and also checks the size of the whole page; `--update` asks npm for
+the versions that vendor.toml names (edit a version there first), and is a developer's act, as
+`python -m protos` is.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ VENDOR: Final = STATIC / "vendor"
 LIST: Final = VENDOR / "vendor.toml"
 LIMIT: Final = 300 * 1024
 GOAL: Final = 200 * 1024
-"""Bytes of the whole page, each file compressed by gzip: what it may have, and what it aims at."""
+"""Target size of the whole page in bytes, each file compressed by gzip; LIMIT is the largest allowed."""
 SERVED: Final = (".html", ".css", ".js", ".mjs")
 _HEAD: Final = "# Unmodified files from npm. Edit a version, then run `python -m lab.ui.vendor --update`.\n"
 

@@ -1,1 +1,1 @@
-"""What the scheduler knows and assumes of nodes and pods, as objects and as columns over all nodes."""
+"""The scheduler's view of nodes and pods, assumed pods included, as objects and as columns over all nodes."""

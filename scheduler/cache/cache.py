@@ -1,8 +1,8 @@
-"""What the scheduler knows and assumes of nodes and pods: seen by watch, plus what it has just decided.
+"""The scheduler's view of nodes and pods: seen by watch, plus its own latest decisions.
 
-A pod is *assumed* from Reserve on and its requests are charged at once; it becomes *added* when the
-watch shows it bound, or is *forgotten* when the bind definitely failed. No timer ever drops an assumed
-pod (K2): a bind without answer keeps its capacity until a read shows what became of it.
+A pod is *assumed* from Reserve on and its requests are charged at once; it becomes *added* when the watch
+shows it bound, or is *forgotten* when the bind definitely failed. No timer ever drops an assumed pod (K2):
+a bind without answer keeps its capacity until a read shows its outcome.
 
 Invariant: every pod is on at most one node here; `columns` and `index` equal the sum over `nodes`.
 """
@@ -24,7 +24,7 @@ from services.api.quantity import amount
 REGION = "topology.kubernetes.io/region"
 ZONE = "topology.kubernetes.io/zone"
 Zone = tuple[str, str]
-"""`(region, zone)` of a node's labels; both empty when unlabelled."""
+"""A node's `(region, zone)` from its labels; both empty when unlabelled."""
 
 
 class NodeTree:
@@ -68,11 +68,11 @@ class NodeTree:
 
 @dataclass(slots=True)
 class Assumption:
-    """The assumption that a pod will be bound. `is_obsolete`: the pod was changed meanwhile, and what
-    its binding cycle still learns must touch neither cache nor queue (kubelet-unbinding 7.1).
+    """The assumption that a pod will be bound.
 
-    `state` is the cycle's `CycleState`, for Unreserve; the cache does not look into it. `is_confirmed`: the
-    watch showed the pod bound there.
+    `is_obsolete`: the pod was changed meanwhile, so the later results of its binding cycle must touch neither
+    cache nor queue (kubelet-unbinding 7.1). `state` is the cycle's `CycleState`, for Unreserve; the cache does
+    not look into it. `is_confirmed`: the watch showed the pod bound there.
     """
 
     pod: PodInfo
@@ -84,7 +84,7 @@ class Assumption:
 
 @dataclass(slots=True)
 class PodState:
-    """Where a pod is counted; `assumption` is set until the watch confirms it."""
+    """The node on which a pod is counted; `assumption` is set until the watch confirms it."""
 
     pod: PodInfo
     node_name: str
@@ -92,7 +92,7 @@ class PodState:
 
 
 class Cache:
-    """Nodes, their pods, and the columns made of them."""
+    """The nodes, their pods, and the columns derived from them."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeInfo] = {}
@@ -152,7 +152,7 @@ class Cache:
         return state.node_name if state is not None else ""
 
     def assume(self, pod: PodInfo, node_name: str, state: Any) -> Assumption:
-        """Charge the pod to the node before the bind is even sent."""
+        """Charge the pod to the node before the bind is sent."""
         assert pod.uid not in self.pods, f"{pod.key} is on {self.node_of(pod.uid)} already, cannot assume {node_name}"
         assumption = Assumption(pod, node_name, state)
         self.pods[pod.uid] = PodState(pod, node_name, assumption)
@@ -161,13 +161,13 @@ class Cache:
         return assumption
 
     def forget(self, uid: str) -> None:
-        """Drop the assumption: the bind definitely failed, or the pod was unbound before we saw it bound."""
+        """Drop the assumption: the bind definitely failed, or the pod was unbound before the watch showed it bound."""
         state = self.pods[uid]
         assert state.assumption is not None, f"{state.pod.key} on {state.node_name} is not assumed, cannot forget it"
         self.remove_pod(uid)
 
     def add_pod(self, pod: PodInfo, node_name: str) -> None:
-        """Count a pod the watch shows bound. If it was assumed there, this confirms it."""
+        """Count a pod that the watch shows bound. If it was assumed there, this confirms it."""
         state = self.pods.get(pod.uid)
         if state is not None:
             assert state.node_name == node_name, f"{pod.key} is on {state.node_name}, cannot add it to {node_name}"

@@ -1,10 +1,10 @@
-"""All nodes at once: one array a property, one row a node, changed in place as nodes and pods change.
+"""All nodes as arrays: one array per property, one row per node, changed in place as nodes and pods change.
 
-A cycle filters and scores every node with a handful of array operations. Amounts are float64: integers
-up to 2**53 are exact there, and floats divide several times faster than integers.
+A cycle filters and scores every node with a handful of array operations. Amounts are float64: integers up
+to 2**53 are exact there, and floats divide several times faster than integers.
 
-Invariant: a row equals what `NodeInfo` says of its node; rows without a node have `valid` False. Every
-change of a row is written to `log`, so that remembered answers can be asked again about those rows only.
+Invariant: a row equals what `NodeInfo` has for its node; rows without a node have `valid` False. Every
+change of a row is written to `log`, so that cached answers can be recomputed for those rows only.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +20,17 @@ from services.api.kinds.node import ContainerImage, Node, Taint
 
 @dataclass(slots=True)
 class ImageState:
-    """`size_bytes` is what the first of the nodes said; upstream does not compare either."""
+    """The size of an image and the rows that have it.
+
+    `size_bytes` is what the first node reported; upstream does not compare either.
+    """
 
     size_bytes: int
     rows: dict[int, None] = field(default_factory=dict)
 
 
 class Images:
-    """Which container images are on which nodes, by name; falsy while no node reports any.
+    """The rows of each container image, by name; falsy while no node reports any.
 
     Source: scheduler-queue-and-cycles 6 (ImageLocality).
     """
@@ -40,11 +43,11 @@ class Images:
         return bool(self._states)
 
     def get(self, name: str) -> ImageState | None:
-        """Return who has the image, or None."""
+        """Return the image's size and rows, or None."""
         return self._states.get(name)
 
     def set(self, row: int, images: Sequence[ContainerImage]) -> bool:
-        """Take in what a node has now; return whether anything changed."""
+        """Replace the images of a node; return whether anything changed."""
         new = tuple(images)
         old = self._by_row.get(row, ())
         if new == old:
@@ -69,7 +72,7 @@ Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Scores = NDArray[np.float64]
 Ids = NDArray[np.intp]
-"""Numbers that stand for values; wide, because indexing by narrower ones converts them each time."""
+"""Ids that stand for values; wide integers, because indexing by narrower ones converts them each time."""
 
 GROWTH_MIN: Final = 64
 LOG_MAX: Final = 65536
@@ -80,9 +83,9 @@ BASE_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 class Columns:
     """The arrays, `capacity` rows long. Readers must not change them.
 
-    `nodes[row]` is the scalar twin. `epoch` changes whenever arrays were reallocated, the log was cut or images
-    moved: remembered answers are then void. `layout` changes with the rows' labels and taints, and when rows
-    come and go.
+    `nodes[row]` is the NodeInfo of the row. `epoch` changes whenever arrays were reallocated, the log was cut
+    or images moved: cached answers are then void. `layout` changes with the rows' labels and taints, and when
+    rows come and go.
     """
 
     def __init__(self) -> None:
@@ -116,7 +119,7 @@ class Columns:
 
     @property
     def count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self.slots)
 
     def set_node(self, info: NodeInfo) -> None:
@@ -163,7 +166,7 @@ class Columns:
             self.layout += 1
 
     def remove_node(self, info: NodeInfo) -> None:
-        """Take the node's row away; its NodeInfo may live on with pods."""
+        """Remove the node's row; its NodeInfo may live on with pods."""
         row = info.slot
         self.layout += 1
         if self.images:
@@ -181,7 +184,7 @@ class Columns:
         self._note(row)
 
     def pods_changed(self, info: NodeInfo, pod: PodInfo, sign: int) -> None:
-        """Follow one pod that was added to (`sign` 1) or removed from (-1) the node."""
+        """Update the row for one pod that was added to (`sign` 1) or removed from (-1) the node."""
         row = info.slot
         if row < 0:
             return
@@ -201,7 +204,7 @@ class Columns:
         self._note(row)
 
     def full(self, value: bool) -> Mask:
-        """Return a fresh mask."""
+        """Return a new mask with all rows set to `value`."""
         return np.full(self.capacity, value)
 
     def mask_of(self, names: Sequence[str]) -> Mask:
@@ -229,7 +232,7 @@ class Columns:
         return ids, self._label_values[key]
 
     def label_mask(self, key: str, accepts: Callable[[str | None], bool]) -> Mask:
-        """Return the rows whose value of the label (None: missing) is accepted; asked once a value."""
+        """Return the rows whose value of the label (None: missing) is accepted; each value is tested once."""
         ids, values = self.label_ids(key)
         results = np.fromiter((accepts(v) for v in (None, *values)), bool, count=len(values) + 1)
         return results[ids]
@@ -242,12 +245,12 @@ class Columns:
         return results[self.taint_set]
 
     def feature_mask(self, accepts: Callable[[tuple[str, ...]], bool]) -> Mask:
-        """Return the rows whose declared features are accepted; asked once for each distinct list."""
+        """Return the rows whose declared features are accepted; each distinct list is tested once."""
         results = np.fromiter(map(accepts, self.feature_sets), bool, count=len(self.feature_sets))
         return results[self.feature_set]
 
     def port_conflicts(self, wanted: Sequence[HostPort]) -> Mask | None:
-        """Return the rows where one of the host ports is taken; None when nowhere."""
+        """Return the rows where one of the host ports is taken; None when no row has a conflict."""
         mask: Mask | None = None
         for ip, protocol, number in wanted:
             for row, addresses in self._port_users.get((protocol, number), {}).items():

@@ -1,13 +1,13 @@
 """A pod and a node as plugins see them: parsed once, so that a cycle only compares integers.
 
-What a pod costs is parsed once for each distinct template: real requests and those scoring assumes. Scoring pretends
-that a container without a request still needs 100 m CPU and 200 MiB, or best-effort pods would all pile up on one
-node (scheduler-queue-and-cycles 6). An explicit `0` stays 0.
+The requests of a pod are parsed once for each distinct template: the real ones and those that scoring
+assumes. Scoring pretends that a container without a request still needs 100 m CPU and 200 MiB, or
+best-effort pods would all pile up on one node (scheduler-queue-and-cycles 6). An explicit `0` stays 0.
 
-What a pod says of other pods is compiled once: label selectors, and terms of pod affinity and anti-affinity. A
-selector that is missing selects nothing, an empty one everything; so does one that the API server would have refused:
-it selects nothing, because one odd pod must not stop all others.
-Source: scheduler-queue-and-cycles 6, 12.4.
+A pod's conditions on other pods are compiled once: label selectors, and terms of pod affinity and
+anti-affinity. A missing selector selects nothing, an empty one everything. A selector that the API server
+would have refused selects nothing, because one odd pod must not stop all others. Source:
+scheduler-queue-and-cycles 6, 12.4.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 DEFAULTS: Final = {"cpu": "100m", "memory": str(200 * 2**20)}
 TEMPLATES_MAX: Final = 8192
 AMOUNT_MAX: Final = 2**53 - 1
-"""Above this a column (float64) would not hold the integer exactly."""
+"""The largest amount that a column (float64) holds exactly."""
 SELECTORS_MAX: Final = 16384
 HostPort = tuple[str, str, int]
-"""`(host IP, protocol, port)`."""
+"""A host port: `(host IP, protocol, port)`."""
 ANY_IP = "0.0.0.0"
 _generations: Final = itertools.count(1)
 K = TypeVar("K", bound=Hashable)
@@ -47,11 +47,11 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodRequests:
-    """Amounts: milli for cpu, units for all else. Compared by identity: equal templates share one.
+    """A pod's requests: milli for cpu, units for all else. Compared by identity: equal templates share one.
 
-    `wanted`: the requests above zero, in a fixed order. `nonzero_*` is what a bound pod counts for in
-    scoring, `scoring_*` what an incoming one asks for: upstream ignores pod-level resources there (12.6).
-    `unactuated`: what of it a pod on a node has asked for and not been given, if that is tracked.
+    `wanted`: the requests above zero, in a fixed order. `nonzero_*` are the amounts of a bound pod in scoring,
+    `scoring_*` those of an incoming pod: upstream ignores pod-level resources there (12.6). `unactuated`: the
+    part that a pod on a node has requested and not been given yet, if that is tracked.
     """
 
     amounts: Amounts
@@ -82,7 +82,10 @@ def _signature(pod: Pod) -> Hashable:
 
 
 def requests_of(pod: Pod) -> PodRequests:
-    """Return the pod's requests, shared by its template; on a node it counts with all a resize may hold (KEP-1287)."""
+    """Return the pod's requests, shared by its template.
+
+    A pod on a node counts with the most that a resize may hold (KEP-1287).
+    """
     if pod.status.container_statuses and pod.spec.node_name:
         with contextlib.suppress(ValueError):  # a malformed quantity shows below, in the spec
             pod = as_in_use(pod)
@@ -90,7 +93,7 @@ def requests_of(pod: Pod) -> PodRequests:
 
 
 def as_specified(pod: Pod) -> PodRequests:
-    """Return what the pod's spec asks for, shared in the same way, whatever its status says of it."""
+    """Return the requests of the pod's spec, shared in the same way, whatever its status says."""
     signature = _signature(pod)
     found = _templates.get(signature)
     if found is None:
@@ -120,7 +123,7 @@ def _parse(pod: Pod) -> PodRequests:
 
 
 def most(one: PodRequests, other: PodRequests) -> PodRequests:
-    """Return what covers both, resource by resource; one of the two when that covers the other."""
+    """Return the larger request of both for each resource; one of the two when it covers the other."""
     names = list(dict.fromkeys((*one.amounts, *other.amounts)))
     amounts = {name: max(one.amounts.get(name, 0), other.amounts.get(name, 0)) for name in names}
     if amounts == one.amounts:
@@ -135,7 +138,7 @@ def most(one: PodRequests, other: PodRequests) -> PodRequests:
 
 
 def native_first(name: str) -> tuple[int, str]:
-    """Return what resources are sorted by: the native ones in their order, then all others by name."""
+    """Return the sort key of a resource: the native ones in their order, then all others by name."""
     return (NATIVE.index(name) if name in NATIVE else len(NATIVE), name)
 
 
@@ -164,7 +167,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def volume_claims(pod: Pod) -> tuple[Key, ...]:
-    """Return the claims a pod mounts, those made for it alone included, each once."""
+    """Return the claims that a pod mounts, its own generated claims included, without duplicates."""
     meta = pod.metadata
     names = dict.fromkeys(name for volume in pod.spec.volumes if (name := volume.claim_name(meta.name)))
     return tuple(Key(meta.namespace, name) for name in names)
@@ -189,7 +192,7 @@ def compile_selector(selector: LabelSelector | None) -> Selector | None:
 
 
 def with_labels(selector: Selector | None, labels: Iterable[tuple[str, str]]) -> Selector | None:
-    """Return the selector that also asks for these labels; no labels change nothing."""
+    """Return the selector that also requires these labels; without labels it is unchanged."""
     more = tuple(Term(key, "in", (value,)) for key, value in labels)
     if not more:
         return selector
@@ -197,7 +200,7 @@ def with_labels(selector: Selector | None, labels: Iterable[tuple[str, str]]) ->
 
 
 class Identity(NamedTuple):
-    """What selectors distinguish pods by; `labels` are sorted pairs."""
+    """The attributes of a pod that selectors can distinguish; `labels` are sorted pairs."""
 
     namespace: str
     labels: tuple[tuple[str, str], ...]
@@ -205,7 +208,7 @@ class Identity(NamedTuple):
 
 
 class PodTerm(NamedTuple):
-    """Pods in the namespaces whose labels match, grouped by a node label.
+    """A pod affinity term: pods in matching namespaces whose labels match, grouped by a node label.
 
     A pod's namespace matches by name, or by its labels if there is a namespace selector.
     """
@@ -216,7 +219,7 @@ class PodTerm(NamedTuple):
     topology_key: str
 
     def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
-        """Whether the term means a pod of that namespace with these labels."""
+        """Whether the term matches a pod of that namespace with these labels."""
         if self.selector is None or not self.selector.matches(labels):
             return False
         return namespace in self.namespaces or (
@@ -232,7 +235,7 @@ class WeightedTerm(NamedTuple):
 
 
 class PodTerms(NamedTuple):
-    """All that one pod says of others."""
+    """All pod affinity and anti-affinity terms of one pod."""
 
     required_affinity: tuple[PodTerm, ...] = ()
     required_anti_affinity: tuple[PodTerm, ...] = ()
@@ -274,11 +277,11 @@ def _term(term: PodAffinityTerm, own: str) -> PodTerm:
 
 
 class PodInfo:
-    """A pod with what its cycles need of it, computed when it is first seen.
+    """A pod with the values that its cycles need, computed when it is first seen.
 
-    `signature` caches the runner's identity of the row-pure part of its spec; `attempts` survives an
-    unbind, because the pod's queue entry does not (kubelet-unbinding 7.2). `claims`: the volume claims it
-    mounts, each once.
+    `signature` caches the runner's identity of the row-pure part of its spec; `attempts` survives an unbind,
+    because the pod's queue entry does not (kubelet-unbinding 7.2). `claims`: the volume claims it mounts,
+    without duplicates.
     """
 
     __slots__ = (
@@ -320,7 +323,7 @@ class PodInfo:
 
     @property
     def identity(self) -> Identity:
-        """What selectors saw of the pod when they were first asked."""
+        """The pod's identity for selectors, as of the first request for it."""
         if self._identity is None:
             meta = self.pod.metadata
             labels = tuple(sorted(meta.labels.items()))
@@ -329,14 +332,14 @@ class PodInfo:
 
     @property
     def terms(self) -> PodTerms:
-        """What the pod says of other pods."""
+        """The pod's terms about other pods."""
         if self._terms is None:
             self._terms = terms_of(self.pod)
         return self._terms
 
     @property
     def unbind_count(self) -> int:
-        """How often this pod has been unbound."""
+        """The number of times this pod has been unbound."""
         return self.pod.status.unbind_count
 
     def __repr__(self) -> str:
@@ -345,14 +348,14 @@ class PodInfo:
 
 @dataclass(slots=True, eq=False)
 class NodeInfo:
-    """A node with what runs, or is assumed to run, on it.
+    """A node with the pods that run, or are assumed to run, on it.
 
-    `requested` counts real requests by resource, `nonzero_*` those with the defaults of scheduler-queue-and-cycles 6
-    (milli-CPU, bytes). `allocatable` is parsed. A NodeInfo without `node` holds pods of a node that is
-    not known (yet, or any more). `slot` is the node's row in the columns, -1 without one. `generation` is
-    another number, of no order in particular, after each change of the node or of a pod on it. `claims`: volume
-    claims in use here, with the number of pods that use each. `unactuated_pods`: the pods of whom a part of what is
-    requested the kubelet has not actuated.
+    `requested` counts real requests by resource, `nonzero_*` those with the defaults of
+    scheduler-queue-and-cycles 6 (milli-CPU, bytes). `allocatable` is parsed. A NodeInfo without `node` holds
+    pods of a node that is not known (yet, or any more). `slot` is the node's row in the columns, -1 without
+    one. `generation` is another number, of no order in particular, after each change of the node or of a pod on
+    it. `claims`: volume claims in use here, with the number of pods that use each. `unactuated_pods`: pods with
+    requests that the kubelet has not fully actuated.
     """
 
     name: str
@@ -374,19 +377,19 @@ class NodeInfo:
         return self.node.metadata.labels if self.node is not None else {}
 
     def add(self, pod: PodInfo) -> None:
-        """Count a pod in."""
+        """Add a pod to the counts."""
         self.pods[pod.uid] = pod
         self._count(pod, 1)
 
     def remove(self, uid: str) -> PodInfo | None:
-        """Count a pod out; None when it was not here."""
+        """Remove a pod from the counts; None when it was not here."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._count(pod, -1)
         return pod
 
     def requested_to(self, priority: int) -> dict[str, int]:
-        """Return what counts as requested for a pod of that priority: not what lower ones have not been given yet."""
+        """Return the requested amounts for a pod of that priority: without unactuated amounts of lower priorities."""
         lesser = [pod.requests.unactuated for pod in self.unactuated_pods.values() if pod.priority < priority]
         requested = self.requested
         if lesser:
@@ -397,7 +400,7 @@ class NodeInfo:
         return requested
 
     def touch(self) -> None:
-        """Note a change that no count shows: of the node itself, or of a pod that costs what it did."""
+        """Note a change that changes no count: of the node itself, or of a pod with equal requests."""
         self.generation = next(_generations)
 
     def _count(self, pod: PodInfo, sign: int) -> None:
@@ -435,7 +438,7 @@ class NodeInfo:
 
 
 def count(counts: dict[K, int], key: K, by: int) -> None:
-    """Add to one of several counts; a count that falls to zero goes."""
+    """Change one of several counts by `by`; a count that falls to zero is removed."""
     there = counts.get(key, 0) + by
     if there:
         counts[key] = there

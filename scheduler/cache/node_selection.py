@@ -1,8 +1,8 @@
-"""Node selectors and required node affinity: which nodes a pod may go to at all, for one node and for all.
+"""Node selectors and required node affinity: the nodes to which a pod may go, for one node and for all.
 
-Not only NodeAffinity asks: topology spreading counts eligible nodes, volumes and storage classes have node
-selectors of their own, and `explain` wants to know what is missing.
-Source: upstream `staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity`.
+Not only NodeAffinity uses them: topology spreading counts eligible nodes, volumes and storage classes have
+node selectors of their own, and `explain` shows what is missing. Source: upstream
+`staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ def matches_required(pod: PodInfo, node: Node) -> bool:
 
 
 def required_mask(pod: PodInfo, columns: Columns) -> Mask | None:
-    """Return the rows that satisfy both; None when the pod asks for neither."""
+    """Return the rows that satisfy both; None when the pod has neither."""
     mask = term_mask(_selector_term(pod.spec.node_selector), columns) if pod.spec.node_selector else None
     affinity = affinity_of(pod)
     if affinity is None or affinity.required is None:
@@ -86,7 +86,7 @@ def required_mask(pod: PodInfo, columns: Columns) -> Mask | None:
 
 
 def terms_mask(terms: Sequence[NodeSelectorTerm], columns: Columns) -> Mask:
-    """Return the rows that satisfy any of the terms; none without terms."""
+    """Return the rows that satisfy any of the terms; no row without terms."""
     mask = columns.full(False)
     for term in terms:
         mask |= term_mask(term, columns)

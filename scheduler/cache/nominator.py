@@ -1,4 +1,4 @@
-"""Pods that are expected to land on a node: preemptors, and pods whose binding takes long.
+"""Nominations: the nodes on which preemptors, and pods with a long binding, are expected.
 
 Source: scheduler-queue-and-cycles 7.
 """
@@ -28,7 +28,7 @@ class Nominator:
         return self._node_by_uid.get(uid, "")
 
     def generation_of(self, node: str) -> int:
-        """Return a number that changes with the nominations to the node; 0 for none."""
+        """Return a number that changes with the nominations to the node; 0 without nominations."""
         return self._generations.get(node, 0)
 
     def set(self, pod: PodInfo, node: str) -> None:
@@ -40,9 +40,9 @@ class Nominator:
             self._note(node)
 
     def update(self, old: PodInfo | None, new: PodInfo) -> None:
-        """Follow a pod's newer form: what its status says of a nomination counts, once it has said anything.
+        """Take a pod's newer form: its status's nomination counts, once the status has had one.
 
-        A nomination made here, and not yet written, outlives updates that know nothing of it.
+        A nomination made here, and not yet written, outlives updates without one.
         """
         said = new.pod.status.nominated_node_name
         if not said and (old is None or not old.pod.status.nominated_node_name):
@@ -71,15 +71,15 @@ class Nominator:
 
     @property
     def changes(self) -> int:
-        """How many changes there have been."""
+        """The number of changes so far."""
         return self._log_start + len(self._log)
 
     def changed_since(self, changes: int) -> list[str] | None:
-        """Return the nodes concerned by what came after so many changes; None when that is not known any more."""
+        """Return the nodes of the nominations changed after that count; None when that is not known any more."""
         return None if changes < self._log_start else self._log[changes - self._log_start :]
 
     def nodes(self) -> list[str]:
-        """Return the nodes that pods are nominated to."""
+        """Return the nodes to which pods are nominated."""
         return list(self._by_node)
 
     def at_least(self, node: str, priority: int) -> list[PodInfo]:

@@ -1,4 +1,4 @@
-"""Which pods belong to which group: known as soon as a pod names the group, whether or not the group exists.
+"""The members of pod groups: known as soon as a pod names the group, whether or not the group exists.
 
 Source: preemption 6.3.
 """
@@ -14,13 +14,13 @@ _NO_MEMBER: Final = (Key("", ""), False)
 
 
 def group_of(pod: Pod) -> Key | None:
-    """Return the key of the pod's group, None for a pod on its own."""
+    """Return the key of the pod's group; None for a pod without a group."""
     group = pod.spec.scheduling_group
     return None if group is None else Key(pod.metadata.namespace, group.pod_group_name)
 
 
 class PodGroups:
-    """Members by group: pods that have not ended, waiting, assumed or bound. `is_on`: whether groups mean anything."""
+    """Members by group: pods that have not ended, waiting, assumed or bound. `is_on`: whether groups are in use."""
 
     def __init__(self, *, is_on: bool = False) -> None:
         self.is_on = is_on
@@ -32,7 +32,7 @@ class PodGroups:
         return group_of(pod.pod) if self.is_on else None
 
     def on_pod(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow an added, changed or deleted pod."""
+        """Take an added, changed or deleted pod."""
         if not self.is_on:
             return
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
@@ -60,7 +60,7 @@ class PodGroups:
             del self._members[group], self._staying[group]
 
     def known(self, group: Key) -> int:
-        """Return how many members there are that are not being deleted."""
+        """Return the number of members that are not being deleted."""
         return self._staying.get(group, 0)
 
     def waiting(self, group: Key, placed: Container[str]) -> Iterator[Key]:
@@ -70,5 +70,5 @@ class PodGroups:
                 yield key
 
     def uids(self, group: Key) -> Iterator[str]:
-        """Yield the uids of all members, those being deleted too, in the order in which they were first seen."""
+        """Yield the uids of all members, also those being deleted, in the order in which they were first seen."""
         yield from self._members.get(group, ())

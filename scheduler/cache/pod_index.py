@@ -1,8 +1,8 @@
-"""How many pods of a kind are on each node, kept up to date while pods come and go.
+"""Counts of matching pods on each node, kept up to date while pods come and go.
 
-Spreading and pod affinity ask, in every cycle, how many pods match a selector on each node and in each value
-of a node label. Counting anew would read every pod; here the answer to a question that was asked once
-follows each pod by one addition. The same is done for the terms that existing pods have about others.
+Spreading and pod affinity ask, in every cycle, how many pods match a selector on each node and in each
+value of a node label. Counting anew would read every pod; here the answer to a question that was asked once
+is updated by one addition per pod. The same is done for the terms that existing pods have about others.
 
 Invariant: every answer equals a recount over the pods on rows of the columns.
 """
@@ -19,7 +19,7 @@ from services.api.lru import LRU
 from services.api.selectors import Selector
 
 TALLIES_MAX: Final = 256
-"""So many questions are kept; the one not asked for longest is dropped and, if asked again, counted anew."""
+"""Maximal number of kept questions; the least recently asked is dropped and, if asked again, counted anew."""
 GROUPINGS_MAX: Final = 16
 
 T = TypeVar("T")
@@ -27,31 +27,31 @@ Pair = tuple[str, str]
 
 
 class Clause(NamedTuple):
-    """Pods in these namespaces (None: in any) that the selector matches."""
+    """Pods that the selector matches in these namespaces (None: in any)."""
 
     namespaces: frozenset[str] | None
     selector: Selector
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether the clause means a pod of that namespace with these labels."""
+        """Whether the clause matches a pod of that namespace with these labels."""
         return (self.namespaces is None or namespace in self.namespaces) and self.selector.matches(labels)
 
 
 class Question(NamedTuple):
-    """Which pods to count: those that match every clause, terminating ones only with `with_terminating`."""
+    """A question for the number of pods that match every clause; terminating ones only with `with_terminating`."""
 
     clauses: tuple[Clause, ...]
     with_terminating: bool = True
 
     def matches(self, identity: Identity, labels: Mapping[str, str]) -> bool:
-        """Whether such a pod is counted."""
+        """Whether a pod with this identity is counted."""
         if identity.is_terminating and not self.with_terminating:
             return False
         return all(clause.matches(identity.namespace, labels) for clause in self.clauses)
 
 
 class Kind(NamedTuple):
-    """What an existing pod's term is worth: `is_required`, or a weight, below zero for anti-affinity."""
+    """The kind of an existing pod's term: `is_required`, or a weight, below zero for anti-affinity."""
 
     is_required: bool
     weight: int
@@ -62,7 +62,7 @@ REQUIRED_ANTI_AFFINITY: Final = Kind(True, -1)
 
 
 class Area(NamedTuple):
-    """The rows that form domains (None: all), and a name that is another one for other rows."""
+    """The rows that form domains (None: all), and a name that is unique to these rows."""
 
     name: Hashable
     mask: Mask
@@ -71,8 +71,8 @@ class Area(NamedTuple):
 class Grouping:
     """Counts by the value of one node label. `ids` gives each row's value id, 0 where the label is missing.
 
-    `counts[id]` is how many there are; `floors[id]` the same, infinite where no row of the area has the value,
-    so that its minimum is the least domain. `size`: how many domains there are.
+    `counts[id]` is the count of a value; `floors[id]` the same, infinite where no row of the area has the
+    value, so that its minimum is the least domain. `size`: the number of domains.
     """
 
     __slots__ = ("area", "counts", "floors", "ids", "key", "layout", "size")
@@ -87,7 +87,7 @@ class Grouping:
         self.floors: Floats = np.zeros(0)
 
     def count(self, rows: Floats, columns: Columns) -> None:
-        """Count anew, from the number on each row."""
+        """Recount from the number on each row."""
         self.ids, values = columns.label_ids(self.key)
         size = len(values) + 1
         inside = columns.valid if self.area is None else self.area.mask
@@ -101,7 +101,7 @@ class Grouping:
         self.layout = columns.layout
 
     def add(self, row: int, change: int) -> None:
-        """Follow one row."""
+        """Add the change of one row."""
         value = self.ids[row]
         if value and (self.area is None or self.area.mask[row]):
             self.counts[value] += change
@@ -155,9 +155,10 @@ class Tally:
 
 
 class _Shelf(Generic[T]):
-    """Things about selectors, found by the labels of a pod without asking every selector.
+    """Items with selectors, found by the labels of a pod without testing every selector.
 
-    A selector that wants a label to have one value stands under that pair: a pod without it cannot match.
+    An item whose selector requires one value of a label is stored under that pair: a pod without it cannot
+    match.
     """
 
     def __init__(self) -> None:
@@ -192,7 +193,7 @@ class _Shelf(Generic[T]):
 
 
 class TermTally(NamedTuple):
-    """How often existing pods on each row have this term."""
+    """The number of existing pods on each row that have this term."""
 
     kind: Kind
     term: PodTerm
@@ -200,7 +201,7 @@ class TermTally(NamedTuple):
 
 
 class PodIndex:
-    """Pods by what selectors see of them, the questions asked so far, and the terms that existing pods have."""
+    """Pods by the identity that selectors see, the questions asked so far, and the terms of existing pods."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -212,13 +213,13 @@ class PodIndex:
         """How many different terms existing pods have."""
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """Count a pod in on its node's row."""
+        """Add a pod to the counts of its node's row."""
         rows = self._populations.setdefault(pod.identity, {})
         rows[row] = rows.get(row, 0) + 1
         self._follow(pod, row, 1)
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        """Count a pod out."""
+        """Remove a pod from the counts of its node's row."""
         identity = pod.identity
         rows = self._populations[identity]
         if rows[row] > 1:
@@ -252,7 +253,7 @@ class PodIndex:
                 self.term_count -= 1
 
     def tally(self, question: Question) -> Tally:
-        """Return how many pods match on each row, from now on kept up to date."""
+        """Return how many pods match on each row; the counts are kept up to date from now on."""
         found = self._tallies.use(question)
         if found is not None:
             return found
@@ -272,7 +273,7 @@ class PodIndex:
         return next((place for place in places if place is not None), None)
 
     def terms_about(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> list[TermTally]:
-        """Return the terms of existing pods that mean this pod, whose namespace has these labels."""
+        """Return the terms of existing pods that match this pod, whose namespace has these labels."""
         namespace, labels = pod.key.namespace, pod.metadata.labels
         return [
             found for found in self._terms.candidates(labels) if found.term.matches(namespace, labels, namespace_labels)

@@ -1,14 +1,14 @@
-"""From a valid configuration to plugins that are made, each profile with its own.
+"""From a valid configuration to plugin objects, separate for each profile.
 
-Which plugins run at which point in which order: the file's plugin sets over the default ones, in two steps, as
-upstream takes them. First multiPoint: a default plugin that is enabled again keeps its place and takes the new weight;
-what is disabled goes; the rest is added behind. Then every point: of its own enabled plugins those first that
-multiPoint has, too; then multiPoint's others that serve the point; then its own others.
-What the file leaves out of a plugin's arguments comes from the switches, as without a file.
+The plugins at each point and their order: the file's plugin sets over the default ones, in two steps, as
+upstream applies them. First multiPoint: a default plugin that is enabled again keeps its place and takes
+the new weight; a disabled one goes; the rest is added behind. Then every point: first its own enabled
+plugins that multiPoint has, too; then multiPoint's others that serve the point; then its own others. Plugin
+arguments that the file leaves out come from the switches, as without a file.
 
 Source: upstream `mergePluginSet` (`pkg/scheduler/apis/config/v1/default_plugins.go`) and
-`expandMultiPointPlugins` (`pkg/scheduler/framework/runtime/framework.go`). The web page says that plugins added in
-multiPoint run before default ones; the code, and so we, put them behind.
+`expandMultiPointPlugins` (`pkg/scheduler/framework/runtime/framework.go`). The web page says that plugins
+added in multiPoint run before default ones; the code, and so we, put them behind.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -40,12 +40,12 @@ from scheduler.framework.status import Status, failed
 ALL: Final = "*"
 MULTI_POINT: Final = "multiPoint"
 WEIGHT: Final = 1
-"""Weight of an entry that names none, or 0."""
+"""Weight of an entry without a weight, or with 0."""
 
 
 @dataclass(frozen=True)
 class Lineup:
-    """Point to plugin names in their order, and the weights of those that score."""
+    """Plugin names by point, in order, and the weights of the score plugins."""
 
     points: dict[str, tuple[str, ...]]
     weights: dict[str, int]
@@ -70,7 +70,7 @@ def merged(defaults: Sequence[PluginRef], given: PluginSet) -> tuple[PluginRef, 
 
 
 def names(multi_point: Iterable[PluginRef], plugins: Plugins) -> list[str]:
-    """Return every plugin that runs anywhere, each once."""
+    """Return every plugin that runs at any point, without duplicates."""
     found = dict.fromkeys(plugin.name for plugin in multi_point)
     for point, plugin_set in plugins.points():
         if point != MULTI_POINT:
@@ -79,7 +79,7 @@ def names(multi_point: Iterable[PluginRef], plugins: Plugins) -> list[str]:
 
 
 def unknown(plugins: Plugins, path: str, known: Container[str]) -> list[str]:
-    """Return a problem for each enabled plugin that does not exist; what is only disabled need not."""
+    """Return a problem for each enabled plugin that does not exist; a disabled one need not exist."""
     return [
         invalid(f"{path}.{point}.enabled[{index}]", plugin.name, "no plugin is called so")
         for point, plugin_set in plugins.points()
@@ -95,7 +95,7 @@ def lineup(
     points: Iterable[str],
     serves: Callable[[str, str], bool],
 ) -> tuple[Lineup, list[str]]:
-    """Return who runs where, and what is wrong with it.
+    """Return the plugins of each point, and the problems.
 
     `multi_point`: merged already; `points`: all points that exist here; `serves(plugin, point)`.
     """
@@ -149,12 +149,15 @@ _FORGETFUL: Final = {
     "VolumeBinding": "not found",
     "DynamicResources": "not found",
 }
-"""What upstream's plugins answer at Filter where they did not run at PreFilter: the profile starts, and its pods fail.
-Source: upstream `pkg/scheduler/framework/plugins` (getPreFilterState of each)."""
+"""Errors of upstream's plugins at Filter if they did not run at PreFilter.
+
+The profile starts, and its pods fail. Source: upstream `pkg/scheduler/framework/plugins` (getPreFilterState
+of each).
+"""
 _SELF_RELIANT: Final = frozenset(
     (("NodeAffinity", "filter"), (FIT, "score"), ("NodeResourcesBalancedAllocation", "score"))
 )
-"""Plugins that compute at the point what their earlier point would have left them."""
+"""Plugins that compute at the point what they would else have stored at an earlier point."""
 _TYPE_META: Final = ("apiVersion", "kind")
 
 
@@ -176,8 +179,8 @@ def make_profiles(
 ) -> list[MadeProfile]:
     """Return the profiles in the order of a completed configuration.
 
-    `known`: all plugins there are; `defaults`: names and weights of those that run when nothing is said.
-    Raises: ConfigurationError with everything that is wrong.
+    `known`: all existing plugins; `defaults`: names and weights of the plugins that run by default. Raises:
+    ConfigurationError with all problems.
     """
     found = problems_of(configuration)
     for index, profile in enumerate(configuration.profiles):
@@ -206,7 +209,7 @@ def make_profiles(
 
 
 class _Unprepared:
-    """Answers for a plugin's Filter that it lacks what its PreFilter would have noted."""
+    """A Filter that fails because the plugin's PreFilter did not run."""
 
     def __init__(self, text: str) -> None:
         self._status = failed(text)
@@ -217,7 +220,7 @@ class _Unprepared:
 
 
 class _Maker:
-    """Makes one profile; what is wrong gathers in `problems`."""
+    """The maker of one profile; errors are collected in `problems`."""
 
     def __init__(self, path: str, profile: Profile, known: Mapping[str, PluginEntry], handle: Handle) -> None:
         assert profile.scheduler_name is not None, f"{path} has a name, that is validated"

@@ -1,6 +1,6 @@
 """KubeSchedulerConfiguration v1 as a typed document, field by field as upstream writes it.
 
-Defaults here are upstream's, except where None says "not given": then a switch may speak. Durations are
+Defaults here are upstream's, except where None means "not given": then a switch may decide. Durations are
 seconds once decoded; in the file they are Go's words, `1m30s`.
 
 Source: upstream `staging/src/k8s.io/kube-scheduler/config/v1/types.go`; scheduler-queue-and-cycles 9.
@@ -22,11 +22,11 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of everything in the file: camelCase, frozen, and what it does not know is refused."""
+    """Base of all parts of the file: camelCase, frozen; unknown fields are refused."""
 
 
 class LeaderElection(Part, frozen=True):
-    """Who schedules when several schedulers run. `leader_elect` None: as the process's flag says."""
+    """The leader election among several schedulers. `leader_elect` None: as the process's flag says."""
 
     leader_elect: bool | None = None
     lease_duration: Duration = Duration(15)
@@ -38,7 +38,7 @@ class LeaderElection(Part, frozen=True):
 
 
 class ClientConnection(Part, frozen=True):
-    """How upstream's client connects; the mesh has its own wire, so this is only carried."""
+    """The settings of upstream's client connection; the mesh has its own protocol, so this is only carried."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -48,14 +48,14 @@ class ClientConnection(Part, frozen=True):
 
 
 class PluginRef(Part, frozen=True):
-    """A plugin's name where it is turned on or off. `weight` counts for scoring only; 0 is 1."""
+    """A plugin's name in a list of enabled or disabled ones. `weight` counts for scoring only; 0 is 1."""
 
     name: str
     weight: Int32 | None = None
 
 
 class PluginSet(Part, frozen=True):
-    """What one extension point adds to the default plugins, and which of them (`*`: all) it drops."""
+    """The plugins that one extension point adds to the default ones, and those that it disables (`*`: all)."""
 
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
@@ -89,14 +89,14 @@ class Plugins(Part, frozen=True):
 
 
 class PluginConfig(Part, frozen=True):
-    """Arguments of one plugin, as they stand; the plugin's own class decodes them."""
+    """Arguments of one plugin, undecoded; the plugin's own class decodes them."""
 
     name: str
     args: dict[str, Any] = {}
 
 
 class Profile(Part, frozen=True):
-    """The plugins that run for pods whose `spec.schedulerName` is this."""
+    """The plugins that run for pods with this `spec.schedulerName`."""
 
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: Int32 | None = None
@@ -126,7 +126,7 @@ class ManagedResource(Part, frozen=True):
 
 
 class Extender(Part, frozen=True):
-    """A server that is asked during cycles; an empty verb is a question it is not asked."""
+    """A server that is called during cycles; a call with an empty verb is not made."""
 
     url_prefix: str
     filter_verb: str = ""
@@ -160,7 +160,7 @@ class KubeSchedulerConfiguration(Part, frozen=True):
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
     pre_enqueue_pod_status_delay: Duration | None = None
-    """KEP-5501, as its review asked for; no release of Kubernetes has it. None: as the switch says."""
+    """The delay of KEP-5501, as its review asked for; no release of Kubernetes has it. None: as the switch says."""
 
 
 def as_json(value: Any) -> Any:
@@ -169,7 +169,7 @@ def as_json(value: Any) -> Any:
 
 
 def from_json(kind: type, value: Any) -> Any:
-    """Return JSON values as the typed thing. Raises: msgspec.ValidationError for the first misfit."""
+    """Return JSON values as the typed document or part. Raises: msgspec.ValidationError for the first misfit."""
     return msgspec.convert(value, kind, dec_hook=_understand)
 
 

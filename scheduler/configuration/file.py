@@ -1,7 +1,8 @@
-"""The configuration file as wiring needs it: read, made into profiles, and merged with switches and flags.
+"""The configuration file for wiring: read, made into profiles, and merged with switches and flags.
 
-Who wins: a switch that the user set, then the file, then the switch's default. So an arm of a comparison differs
-from another in what it sets, whatever file both share. Plugin arguments are the exception: there the file wins.
+Precedence: a switch that the user set, then the file, then the switch's default. So an arm of a comparison
+differs from another in what it sets, whatever file both share. Plugin arguments are the exception: there
+the file wins.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NOTHING = KubeSchedulerConfiguration()
 
 @dataclass(frozen=True)
 class Configured:
-    """What a configuration means under these switches; `path` is empty when there is no file."""
+    """A configuration together with these switches; `path` is empty when there is no file."""
 
     switches: Switches
     path: str = ""
@@ -34,7 +35,10 @@ class Configured:
 
     @classmethod
     def read(cls, path: str, scheduler_name: str, switches: Switches) -> Configured:
-        """Return the file's configuration, or without one the default. Raises: StartError naming every problem."""
+        """Return the file's configuration, or the default one without a file.
+
+        Raises: StartError naming every problem.
+        """
         if not path:
             return cls(switches, "", completed(KubeSchedulerConfiguration(), scheduler_name))
         try:
@@ -51,7 +55,7 @@ class Configured:
         return found
 
     def profiles(self, named: Sequence[str], handle: Handle) -> list[MadeProfile]:
-        """Return the file's profiles, none without a file. Raises: StartError that names every problem.
+        """Return the file's profiles; empty without a file. Raises: StartError that names every problem.
 
         `named`: plugins besides those of the folder and of installed packages, as `--plugin` gives them.
         """
@@ -67,7 +71,7 @@ class Configured:
             raise StartError(str(error)) from None
 
     def election(self) -> dict[str, Any]:
-        """Return the process's settings about who leads that the file gives; its flags give the rest."""
+        """Return the process's settings of leader election that the file gives; its flags give the rest."""
         given = self.configuration.leader_election
         if given.leader_elect is None:
             return {}
@@ -80,36 +84,39 @@ class Configured:
         }
 
     def percentage(self, own: int | None = None) -> int:
-        """Return the percentage of nodes to score of a profile that may have its own."""
+        """Return a profile's percentage of nodes to score. `own`: the profile's own value, or None."""
         given = own if own is not None else self.configuration.percentage_of_nodes_to_score
         return int(self._chosen(PERCENTAGE, self._own.percentage, given))
 
     @property
     def backoff_initial_s(self) -> float:
-        """A pod's first back-off."""
+        """A pod's first back-off, in seconds."""
         return float(
             self._chosen(BACKOFF_INITIAL, self._own.backoff_initial_s, self.configuration.pod_initial_backoff_seconds)
         )
 
     @property
     def backoff_max_s(self) -> float:
-        """A pod's longest back-off."""
+        """A pod's longest back-off, in seconds."""
         return float(self._chosen(BACKOFF_MAX, self._own.backoff_max_s, self.configuration.pod_max_backoff_seconds))
 
     @property
     def report_delay_s(self) -> float:
-        """How long a rejection by PreEnqueue must last to be reported (KEP-5501)."""
+        """Seconds that a rejection by PreEnqueue must last to be reported (KEP-5501)."""
         return float(
             self._chosen(REPORT_DELAY, self._own.report_delay_s, self.configuration.pre_enqueue_pod_status_delay)
         )
 
     @property
     def extenders(self) -> tuple[Extender, ...]:
-        """The extenders in the order in which they are asked: those that may be ignored come last."""
+        """The extenders in the order of their calls: the ignorable ones come last."""
         return tuple(sorted(self.configuration.extenders, key=lambda extender: extender.ignorable))
 
     def document(self, lineups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return what is in force, for `/configz`, with defaults and switches; `lineups`: each profile's plugins."""
+        """Return the effective configuration, for `/configz`, with defaults and switches.
+
+        `lineups`: each profile's plugins.
+        """
         found: dict[str, Any] = as_json(self.configuration)
         for given, lineup in zip(found["profiles"], lineups, strict=True):
             given["percentageOfNodesToScore"] = self.percentage(given["percentageOfNodesToScore"])

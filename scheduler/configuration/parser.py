@@ -1,7 +1,7 @@
-"""From YAML text to the typed document, strictly: whatever the document does not know is refused by its path.
+"""From YAML text to the typed document, strictly: unknown fields are refused with their paths.
 
-All unknown and repeated fields of a file are named at once, because a user who mistyped one often mistyped two.
-Source: upstream decodes strictly since v1beta1 (KEP-785).
+All unknown and repeated fields of a file are named at once, because a user who mistyped one often mistyped
+two. Source: upstream decodes strictly since v1beta1 (KEP-785).
 """
 
 import copy
@@ -35,7 +35,7 @@ _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
 class ConfigurationError(ValueError):
-    """The configuration is refused; each of `problems` begins with the path of what is wrong."""
+    """Error: the configuration is refused; each of `problems` begins with the path of the bad field."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -69,7 +69,7 @@ def read(text: str) -> KubeSchedulerConfiguration:
 
 
 def decode(kind: type[T], value: Any, path: str) -> T:
-    """Return JSON values that stand at `path` as the typed thing.
+    """Return JSON values at `path` as the typed document or part.
 
     A null is a field not given. Raises: ConfigurationError with all unknown fields, or the first misfit.
     """
@@ -160,10 +160,10 @@ def _repeated(node: yaml.Node, path: str) -> Iterator[str]:
 
 
 def completed(configuration: KubeSchedulerConfiguration, scheduler_name: str) -> KubeSchedulerConfiguration:
-    """Return the document with upstream's defaults where zero or nothing was written.
+    """Return the document with upstream's defaults for zero or missing values.
 
-    Without profiles there is one; a single one without a name is `scheduler_name`'s. Of several, each needs
-    its name. Source: upstream `SetDefaults_KubeSchedulerConfiguration`.
+    Without profiles one is added; a single one without a name gets `scheduler_name`. If there are several, each
+    needs its name. Source: upstream `SetDefaults_KubeSchedulerConfiguration`.
     """
     profiles = configuration.profiles or (Profile(),)
     if len(profiles) == 1 and profiles[0].scheduler_name is None:

@@ -1,11 +1,11 @@
-"""Which plugins exist, and which run in which order with which weight: the default profile.
+"""The existing plugins, and the default profile: their order and weights.
 
-The plugins folder is the register of what exists: a file a plugin, or a folder whose `plugin.py` offers it. The list
-here turns them on. Besides there are those of installed packages, and what `--plugin` names: a package offers a plugin
-by an entry point in the group `keplab.scheduler.plugins`; its value leads to a `PluginEntry`. Being offered turns
-nothing on: that takes a configuration. So packages are looked at only when there is one, and a scheduler without a file
-starts as fast, and behaves the same, whatever is installed.
-Source: scheduler-queue-and-cycles 5.1.
+The plugins folder is the register of existing plugins: one file per plugin, or a folder whose `plugin.py`
+offers it. The list here turns them on. There are also those of installed packages, and the ones that
+`--plugin` names: a package offers a plugin by an entry point in the group `keplab.scheduler.plugins`; its
+value leads to a `PluginEntry`. An offered plugin is off until a configuration turns it on. So packages are
+searched only when there is one, and a scheduler without a file starts as fast, and behaves the same,
+whatever is installed. Source: scheduler-queue-and-cycles 5.1.
 """
 
 import importlib
@@ -21,7 +21,7 @@ from scheduler.switches import GangSwitches, WorldSwitches
 from services.api.switches import Switches
 
 NODE_REJECTION_WEIGHT: Final = 100
-"""Above what all others together can give, so that a soft exclusion ranks last but stays possible."""
+"""A weight above the sum of all others, so that a node with a soft exclusion ranks last but stays possible."""
 
 DEFAULT: Final[tuple[tuple[str, int], ...]] = (
     ("SchedulingGates", 0),
@@ -67,7 +67,7 @@ def plugins() -> dict[str, PluginEntry]:
 
 
 def defaults(switches: Switches) -> tuple[tuple[str, int], ...]:
-    """Return the names and weights of what runs by default with these feature gates."""
+    """Return the names and weights of the plugins that run by default with these feature gates."""
     own = switches.of(WorldSwitches)
     runs = {
         "GangScheduling": switches.of(GangSwitches).is_on,
@@ -90,11 +90,11 @@ GROUP: Final = "keplab.scheduler.plugins"
 
 
 class PluginSourceError(Exception):
-    """A plugin cannot be had; one line that says which, from where and why."""
+    """Error: a plugin cannot be loaded; the line says which, from where and why."""
 
 
 def known_plugins(named: Sequence[str] = ()) -> dict[str, PluginEntry]:
-    """Return all plugins there are, by name: the folder's, those of installed packages, those `named`.
+    """Return all existing plugins by name: the folder's, those of installed packages, and those `named`.
 
     `named`: texts `module:ATTRIBUTE`. Raises: PluginSourceError for one that cannot be imported, is no
     PluginEntry, or has another's name.

@@ -1,13 +1,16 @@
-"""What a well-formed KubeSchedulerConfiguration must also be, by upstream's rules and in upstream's words.
+"""Upstream's validation rules for a well-formed KubeSchedulerConfiguration, in upstream's words.
 
-Everything wrong is found at once, in the order of the file, and worded as upstream's `field.Error`: `path: Kind: value:
-detail`. What can only be judged when the plugins are known (do they exist, do they serve that point) is in `assembly`.
+All problems are found at once, in the order of the file, and worded as upstream's `field.Error`: `path:
+Kind: value: detail`. Checks that need the plugins (do they exist, do they serve that point) are in
+`assembly`.
 
-The rules for plugins' arguments read these as they stand in the file: the types are the plugin's business (its `Args`
-class), so whatever has the wrong one is passed over here. Fields left out have upstream's defaults, which are valid.
+The rules for plugins' arguments read them undecoded: the types are the plugin's business (its `Args`
+class), so values of a wrong type are skipped here. Fields left out have upstream's defaults, which are
+valid.
 
 Source: upstream `pkg/scheduler/apis/config/validation/validation.go`, `validation_pluginargs.go`,
-`staging/src/k8s.io/component-base/config/validation`, `staging/src/k8s.io/apimachinery/pkg/util/validation/field`.
+`staging/src/k8s.io/component-base/config/validation`,
+`staging/src/k8s.io/apimachinery/pkg/util/validation/field`.
 """
 
 import json
@@ -20,28 +23,28 @@ from services.api.times import Duration
 
 
 def invalid(path: str, value: Any, detail: str) -> str:
-    """Say that the value is not allowed, and why."""
+    """Return the problem of a value that is not allowed."""
     return f"{path}: Invalid value: {_quoted(value)}: {detail}"
 
 
 def required(path: str, detail: str = "") -> str:
-    """Say that the value is missing."""
+    """Return the problem of a missing value."""
     return f"{path}: Required value: {detail}" if detail else f"{path}: Required value"
 
 
 def duplicate(path: str, value: Any) -> str:
-    """Say that the value stands elsewhere, too."""
+    """Return the problem of a repeated value."""
     return f"{path}: Duplicate value: {_quoted(value)}"
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> str:
-    """Refuse a value that is not among the known ones."""
+    """Return the problem of a value that is not among the supported ones."""
     values = ", ".join(f'"{each}"' for each in supported)
     return f"{path}: Unsupported value: {_quoted(value)}: supported values: {values}"
 
 
 def forbidden(path: str, detail: str) -> str:
-    """Say that the field may not be set here."""
+    """Return the problem of a field that may not be set here."""
     return f"{path}: Forbidden: {detail}"
 
 
@@ -263,7 +266,7 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:
 
 
 def problems(configuration: KubeSchedulerConfiguration) -> list[str]:
-    """Return everything wrong with a completed configuration; empty when it is valid."""
+    """Return all problems of a completed configuration; empty when it is valid."""
     return [
         *_of_connections(configuration),
         *_of_numbers(configuration),

@@ -1,1 +1,1 @@
-"""Scheduling and binding cycles: a node is chosen for a pod, and the choice is made true or undone."""
+"""Scheduling and binding cycles: a node is chosen for a pod, and the choice is bound or undone."""

@@ -1,6 +1,6 @@
-"""One attempt: for a pod, a member of a group, or a resize that its node deferred. Its span, and what is kept of it.
+"""One attempt for a pod, a group member, or a deferred resize: its span and its record.
 
-The last attempt of each pod is kept in memory for `keplab explain`: why a pod is where it is, or nowhere.
+The last attempt of each pod is kept in memory for `keplab explain`: why the pod is on its node, or on none.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ DECISIONS_MAX: Final = 4096
 
 @dataclass(slots=True)
 class Decision:
-    """One cycle. `rejected`: plugin to reason to nodes; `ranking`: the nodes that were compared."""
+    """The record of one cycle. `rejected`: plugin to reason to nodes; `ranking`: the nodes that were compared."""
 
     uid: str
     attempt: int
@@ -32,11 +32,11 @@ class Decision:
     ranking: Ranking | None = None
     nominated_node: str = ""
     victims: tuple[str, ...] = ()
-    """Pods that were to leave for this one, as `namespace/name`."""
+    """Pods that were to be preempted for this one, as `namespace/name`."""
     preempted_by: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Return the part of `explain pod/…` that this cycle knows."""
+        """Return the part of `explain pod/…` that this cycle provides."""
         ranking = self.ranking
         return {
             "outcome": self.outcome,
@@ -57,13 +57,13 @@ class Decision:
 
 
 class Decisions:
-    """The newest decision of each pod; the longest undecided are dropped first."""
+    """The newest decision of each pod; the least recently decided are dropped first."""
 
     def __init__(self) -> None:
         self._by_key: LRU[Key, Decision] = LRU(DECISIONS_MAX)
 
     def keep(self, key: Key, decision: Decision) -> None:
-        """Remember it as the pod's last."""
+        """Keep the decision as the pod's last."""
         self._by_key.put(key, decision)
 
     def of(self, key: Key) -> Decision | None:
@@ -71,13 +71,13 @@ class Decisions:
         return self._by_key.get(key)
 
     def keys(self) -> list[Key]:
-        """Return the pods that a decision is remembered of."""
+        """Return the pods with a kept decision."""
         return list(self._by_key)
 
 
 @dataclass(slots=True)
 class Attempt:
-    """`now`: when it began; `took_s`: how long the deciding took."""
+    """One attempt. `now`: when it began; `took_s`: seconds that the decision took."""
 
     queued: QueuedPod
     now: float
@@ -87,7 +87,7 @@ class Attempt:
 
 @dataclass
 class Attempts:
-    """Begins attempts, and keeps for `keplab explain` and for metrics what they decided."""
+    """Begins attempts, and keeps their decisions for `keplab explain` and for metrics."""
 
     seams: Seams
     decisions: Decisions
@@ -96,7 +96,10 @@ class Attempts:
     def begin(
         self, queued: QueuedPod, now: float, name: str = "schedule pod", parent: str = "", took_s: float = 0.0
     ) -> Attempt:
-        """Start the span, linked to what made the pod due; without a `parent` that is its parent, too."""
+        """Start the span of an attempt, linked to the change that made the pod due.
+
+        Without `parent`, that change is the parent, too.
+        """
         cause, key = queued.traceparent, queued.key
         span = self.seams.tracer.start(
             name,
@@ -111,7 +114,7 @@ class Attempts:
         return Attempt(queued, now, span, took_s)
 
     def decided(self, attempt: Attempt) -> None:
-        """Note how long the deciding took."""
+        """Note how long the decision took."""
         attempt.took_s = self.seams.clock.now() - attempt.now
 
     def count(self, attempt: Attempt, outcome: str) -> None:

@@ -1,7 +1,7 @@
-"""The binding cycle: wait for permission, prepare, send the Binding, and find out what became of it.
+"""The binding cycle: wait for permission, prepare, send the Binding, and learn its outcome.
 
-Many run at once, each on its own way; none is ever given up by a timer (K2).
-Source: scheduler-queue-and-cycles 4; guarantees K1, K2, C6.
+Many run at once, independently; none is ever given up by a timer (K2). Source: scheduler-queue-and-cycles
+4; guarantees K1, K2, C6.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 
 class Outcome(StrEnum):
-    """How a bind ended; the values are those of the event log."""
+    """The outcome of a bind; the values are those of the event log."""
 
     OK = "ok"
     CONFLICT = "conflict"
@@ -48,7 +48,7 @@ class Outcome(StrEnum):
 
 
 class BindResult(msgspec.Struct, frozen=True):
-    """`resolved_how`: reply, watch or read. `message`: why it failed."""
+    """The result of a bind. `resolved_how`: reply, watch or read. `message`: why it failed."""
 
     outcome: Outcome
     resolved_how: str = "reply"
@@ -71,10 +71,10 @@ def _bind_failed(assumption: Assumption, message: str) -> None:
 
 
 def read_back(pod: PodInfo, node_name: str, live: Document | None) -> BindResult:
-    """Return what a consistent read says of a bind without answer.
+    """Return the result of a bind without answer, from a consistent read of the pod.
 
-    Bound where we wanted, at the unbind count we knew: it took effect. Anything else is definite too: the
-    read shows that the pod is not ours there now, so its capacity may be freed (K2).
+    If the pod is bound to `node_name` at the known unbind count, the bind took effect. Anything else is
+    definite too: the read shows that this bind is not in force, so its capacity may be freed (K2).
     """
     if live is None or live.get("metadata", {}).get("uid") != pod.uid:
         return BindResult(Outcome.ERROR, "read", "the pod is gone")
@@ -93,7 +93,7 @@ def read_back(pod: PodInfo, node_name: str, live: Document | None) -> BindResult
 
 @dataclass
 class Binder:
-    """Makes choices true. `in_flight`: binding cycles under way; `wake` is set when one ends."""
+    """Runs binding cycles. `in_flight`: binding cycles under way; `wake` is set when one ends."""
 
     seams: Seams
     core: Core
@@ -108,7 +108,7 @@ class Binder:
     def start(
         self, queued: QueuedPod, assumption: Assumption, waits: dict[str, float], span: Span, group: asyncio.TaskGroup
     ) -> None:
-        """Begin a binding cycle of its own; `span` is the scheduling cycle's, ended here."""
+        """Begin a binding cycle; `span` is the scheduling cycle's, ended here."""
         self.in_flight += 1
         self.core.metrics.binding = self.in_flight
         if waits:

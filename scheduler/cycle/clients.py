@@ -1,4 +1,4 @@
-"""What wiring puts together and the loops share: what reaches the API server."""
+"""The API clients that wiring composes and the loops share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,10 @@ from services.client.recorder import Recorder
 
 @dataclass(frozen=True)
 class Clients:
-    """`others`: informers of the kinds that plugins ask about. `elector`: when replicas are to agree who works."""
+    """The clients of the loops.
+
+    `others`: informers of the kinds that plugins read. `elector`: set when replicas elect a leader.
+    """
 
     client: Client
     pods: Informer[Pod]

@@ -1,4 +1,4 @@
-"""What wiring puts together and the loops share: the pure machines."""
+"""The pure machines that wiring composes and the loops share."""
 
 from dataclasses import dataclass
 

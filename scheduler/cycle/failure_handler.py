@@ -1,4 +1,4 @@
-"""The failure handler: put the pod back where it belongs, and write why it has no node.
+"""The failure handler: put the pod back into its queue, and write why it has no node.
 
 Source: scheduler-queue-and-cycles 4.1.
 """
@@ -20,7 +20,7 @@ FAILED: Final = "FailedScheduling"
 
 @dataclass
 class FailureHandler:
-    """What follows a failed attempt. `on_failed` is called with its pod first."""
+    """The handling of failed attempts. `on_failed` is called first, with the pod."""
 
     queue: SchedulingQueue
     clients: Clients
@@ -78,7 +78,7 @@ class FailureHandler:
         span.end(message if reason == SCHEDULER_ERROR else "")
 
     async def fail_with(self, attempt: Attempt, status: Status, message: str) -> None:
-        """Handle a plugin's no after Filter: an ordinary rejection of that plugin, or an error."""
+        """Handle a plugin's rejection after Filter: an ordinary rejection of that plugin, or an error."""
         is_rejected = status.code.is_rejected
         reason = UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR
         await self.fail(attempt, reason, message, rejectors=(status.plugin,) if is_rejected else ())

@@ -1,4 +1,4 @@
-"""What follows an answer of PreEnqueue: a line in the event log, and perhaps a word in the pod's status (KEP-5501)."""
+"""The effects of PreEnqueue's answers: a line in the event log, and maybe a pod condition (KEP-5501)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,9 +22,10 @@ from services.reconcile.controller import Change
 
 @dataclass
 class GateReports:
-    """Stands between the queue, which asks the gates, and the dispatcher, which writes the pods' status.
+    """Stands between the queue, which runs PreEnqueue, and the dispatcher, which writes the pods' status.
 
-    `find_group`: the group of that key, where groups are queued as one and their status has the reports; else None.
+    `find_group`: returns the group of that key, where groups are queued as one and their status has the
+    reports; else None.
     """
 
     rules: ReportRules
@@ -41,7 +42,7 @@ class GateReports:
         self.dispatcher.on_report = self._record_report
 
     def observe(self, queued: QueuedPod, status: Status, now: float) -> None:
-        """Take in a rejection, or that a pod rejected before passes now."""
+        """Take a rejection, or the news that a pod rejected before passes now."""
         logged = (status.plugin, status.message)
         if logged != queued.gate_logged:
             queued.gate_logged = logged
@@ -60,12 +61,12 @@ class GateReports:
                 self.dispatcher.later(report.call, delay_s=report.delay_s)
 
     def on_bound(self, pod: Pod) -> None:
-        """Take in a pod that has a node: a report that its bind did not overwrite goes."""
+        """Take a pod that has a node: clear a report that its bind did not overwrite."""
         if (call := self._reporter.bound(pod)) is not None:
             self.dispatcher.later(call)
 
     def on_group(self, change: Change[PodGroup]) -> None:
-        """Take in a change of a group whose status may have reports."""
+        """Take a change of a group whose status may have reports."""
         if change.new is not None:
             self.dispatcher.sync(change.new)
         else:

@@ -1,7 +1,7 @@
-"""Several profiles in one scheduler: each has its own plugins and cycle, all share queue, cache and nominations.
+"""Several profiles in one scheduler: each has its own plugins and cycle; queue, cache and nominations are shared.
 
-A pod belongs to the profile whose name is its `spec.schedulerName`, for life.
-Source: scheduler-queue-and-cycles 9; upstream `pkg/scheduler/profile`.
+A pod belongs to the profile whose name is its `spec.schedulerName`, for life. Source:
+scheduler-queue-and-cycles 9; upstream `pkg/scheduler/profile`.
 """
 
 import math
@@ -23,7 +23,7 @@ SortKey = Callable[[PodInfo, float], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Profile:
-    """One way of scheduling. `name`: the schedulerName of its pods."""
+    """One profile. `name`: the schedulerName of its pods."""
 
     name: str
     runner: Runner
@@ -31,9 +31,10 @@ class Profile:
 
 
 class Profiles:
-    """The profiles by name, in the order of the configuration; there is at least one.
+    """The profiles by name, in the order of the configuration; at least one.
 
-    `others`: what rejects pods of any profile without being a plugin, and the events that may change that.
+    `others`: rejectors of any profile's pods that are not plugins, and the events that may change their
+    answers.
     """
 
     def __init__(
@@ -54,38 +55,38 @@ class Profiles:
         return name in self._by_name
 
     def all(self) -> tuple[Profile, ...]:
-        """Return the profiles, none of them watched."""
+        """Return the profiles without observation of plugins' times."""
         return tuple(self._by_name.values())
 
     def watch(self, watch: Watch) -> None:
-        """Have one attempt in ten watched from now on."""
+        """Observe the plugins' times in one attempt in ten from now on."""
         for name, profile in self._by_name.items():
             runner = profile.runner.observed(PluginTimes(watch, name))
             self._watched[name] = replace(profile, runner=runner, cycle=replace(profile.cycle, runner=runner))
 
     def attempt(self) -> None:
-        """Begin a new attempt: until the next one the plain profiles are used, or their observed twins."""
+        """Begin a new attempt: until the next one the plain profiles are used, or the observed ones."""
         self._current = self._watched if self._watched and self._attempts.is_next() else self._by_name
 
     def of(self, pod: PodInfo) -> Profile:
-        """Return the pod's profile. Raises: KeyError for a pod that is not ours."""
+        """Return the pod's profile. Raises: KeyError for a pod of another scheduler."""
         return self._current[pod.spec.scheduler_name]
 
     def batching(self) -> dict[str, Batching]:
-        """Return what became of hints and batches, by profile (KEP-5598)."""
+        """Return the counts of hints and batches, by profile (KEP-5598)."""
         found = ((name, profile.cycle.batching) for name, profile in self._by_name.items())
         return {name: batching for name, batching in found if batching is not None}
 
     def metrics(self) -> Samples:
-        """Return what became of hints and batches."""
+        """Return the metrics of hints and batches."""
         return METRICS.of(self)
 
     def runner_of(self, pod: PodInfo) -> Runner:
-        """Return the plugins that decide about the pod. Raises: KeyError for a pod that is not ours."""
+        """Return the plugins for the pod. Raises: KeyError for a pod of another scheduler."""
         return self._current[pod.spec.scheduler_name].runner
 
     def lineups(self) -> list[dict[str, Any]]:
-        """Return which plugins run where in each profile, as KubeSchedulerConfiguration writes it."""
+        """Return the plugins of each point in each profile, in the form of KubeSchedulerConfiguration."""
         return [self._lineup(profile) for profile in self.all()]
 
     def _lineup(self, profile: Profile) -> dict[str, dict[str, list[dict[str, Any]]]]:
@@ -100,11 +101,14 @@ class Profiles:
         }
 
     def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
-        """Return what the pod's own profile says at PreEnqueue."""
+        """Return the answer of the pod's own profile at PreEnqueue."""
         return self.runner_of(pod).pre_enqueue(pod, first)
 
     def registrations(self) -> Mapping[str, Mapping[str, tuple[Registration, ...]]]:
-        """Return, by profile and plugin, the events that may change its no: one plugin may hint by its arguments."""
+        """Return, by profile and plugin, the events that may change a rejection.
+
+        The profile matters because a plugin's hints may depend on its arguments.
+        """
         return {name: {**profile.runner.registrations(), **self._others} for name, profile in self._by_name.items()}
 
 
@@ -119,7 +123,7 @@ METRICS: Final[Metrics[Profiles]] = Metrics(
 
 
 def last_when_failing(sort_key: SortKey) -> SortKey:
-    """Return the order of the queue; a pod of which the QueueSort plugin raises comes last."""
+    """Return the queue's sort key; a pod for which the QueueSort plugin raises comes last."""
 
     def key(pod: PodInfo, since: float) -> tuple[float, ...]:
         try:

@@ -1,4 +1,4 @@
-"""What a scheduling cycle decides about a pod: its node and the ranking behind it, or why no node fits."""
+"""The results of a scheduling cycle: a node with the ranking behind it, or why no node fits."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from scheduler.framework.cycle_state import CycleError, CycleState, Diagnosis
 from scheduler.framework.plugin import PostFilterResult
 
 ExtenderBind = Callable[[str, str], Awaitable[None]]
-"""Has an extender bind a pod to the named node. Raises: UnknownOutcome."""
+"""Makes an extender bind a pod to the named node. Raises: UnknownOutcome."""
 
 
 class Ranking(msgspec.Struct, frozen=True):
-    """The nodes worth reporting, each plugin's scores of them in the order of `names`, and the weights.
+    """The nodes worth reporting, each plugin's scores for them in the order of `names`, and the weights.
 
-    Kept as arrays: one decision in thousands is ever looked at.
+    It is kept as arrays: one decision in thousands is ever looked at.
     """
 
     names: tuple[str, ...]
@@ -39,9 +39,9 @@ class Ranking(msgspec.Struct, frozen=True):
 
 
 class ScheduleResult(msgspec.Struct, frozen=True):
-    """The chosen node. `evaluated`: nodes looked at; `feasible`: those that fitted.
+    """The chosen node. `evaluated`: number of nodes looked at; `feasible`: number of those that fitted.
 
-    `state` goes on to Reserve … PostBind. `ranking` says why this one; None when one feasible node made
+    `state` goes on to Reserve … PostBind. `ranking` explains the choice; None when one feasible node made
     scoring needless.
     """
 
@@ -54,7 +54,7 @@ class ScheduleResult(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """No node fits; `post_filter` is what preemption achieved, if it ran."""
+    """No node fits; `post_filter` is the result of preemption, if it ran."""
 
     diagnosis: Diagnosis
     state: CycleState
@@ -62,4 +62,4 @@ class Unschedulable:
 
 
 Result = ScheduleResult | Unschedulable | CycleError
-"""How a cycle ends."""
+"""The end of a cycle."""

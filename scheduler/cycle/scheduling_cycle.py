@@ -1,8 +1,8 @@
-"""The scheduling cycle: one pod, the nodes as they are now, and where it should go or why nowhere.
+"""The scheduling cycle: for one pod and the present nodes, it returns the chosen node or why none fits.
 
-Serial and synchronous: nothing can change under it, so the live columns are the snapshot. With opportunistic batching
-(KEP-5598) a pod of the same kind as the one before takes the next best node of that pod's list.
-Source: scheduler-queue-and-cycles 4, 8.
+Serial and synchronous: nothing can change under it, so the live columns are the snapshot. With
+opportunistic batching (KEP-5598) a pod of the same kind as the one before takes the next best node of that
+pod's list. Source: scheduler-queue-and-cycles 4, 8.
 """
 
 from collections.abc import Hashable, Mapping
@@ -29,16 +29,16 @@ EXTENDER: Final = "Extender"
 """The name under which extenders reject and score, as upstream's."""
 REPORTED_SCORES: Final = 3
 REPORTED_NODES_MAX: Final = 64
-"""Up to so many feasible nodes are all kept in the decision record; of more, the best few."""
+"""Maximal number of feasible nodes that are all kept in the decision record; of more, the best few."""
 BATCH_AGE_MAX_S: Final = 0.5
 SIT_OUT_MAX: Final = 64
-"""Cycles for which nothing is kept of a kind that leaves capacity for more on its nodes; it doubles up to this."""
+"""Maximal number of cycles without a stored list for a kind whose nodes stay free; it doubles up to this."""
 NO_HINT, HINT_USED, HINT_NOT_USED = "no_hint", "hint_used", "hint_not_used"
 
 
 @dataclass(slots=True)
 class Filtered:
-    """A cycle after Filter. `own`: the row the pod is nominated to, if it fits there; else -1."""
+    """A cycle after Filter. `own`: the row to which the pod is nominated, if it fits there; else -1."""
 
     state: CycleState
     found: Feasible
@@ -47,20 +47,20 @@ class Filtered:
 
 
 class Opinion(Protocol):
-    """What extenders think: points for each row (None: none), and nodes turned down."""
+    """The answers of extenders: points for each row (None: none), and rejected nodes."""
 
     @property
     def scores(self) -> Scores | None:
-        """What is added to the totals."""
+        """The points that are added to the totals."""
         ...
 
     def add_to(self, diagnosis: Diagnosis) -> None:
-        """Say which nodes were turned down and why."""
+        """Add the rejected nodes and the reasons to the diagnosis."""
         ...
 
 
 def nodes_to_find(node_count: int, percentage: int) -> int:
-    """Return how many feasible nodes end the search; 0 percent is upstream's adaptive share."""
+    """Return after how many feasible nodes the search ends; 0 percent is upstream's adaptive share."""
     if node_count < MIN_FEASIBLE or percentage >= 100:
         return node_count
     if percentage == 0:
@@ -70,7 +70,10 @@ def nodes_to_find(node_count: int, percentage: int) -> int:
 
 @dataclass(slots=True)
 class Rotation:
-    """Where a sampled search begins, as a position in the visiting order, and the number of cycles; of all profiles."""
+    """The start of the next sampled search, as a position in the visiting order, and the number of cycles.
+
+    All profiles share it.
+    """
 
     next_start: int = 0
     cycle: int = 0
@@ -78,9 +81,10 @@ class Rotation:
 
 @dataclass(slots=True)
 class _Batch:
-    """`totals`: of the nodes left, negative for all others; `cursor`: how much of the columns' log it knows.
+    """A list of next best nodes. `totals`: of the nodes left, negative for all others.
 
-    `is_plain`: the pod's template alone decides where it fits.
+    `cursor`: how much of the columns' log is processed. `is_plain`: the pod's template alone decides where it
+    fits.
     """
 
     fragments: tuple[Hashable, ...]
@@ -98,15 +102,16 @@ class _Batch:
 class Batching:
     """One profile's list of next best nodes. `attempts` and `flushed` count by result and reason, for metrics.
 
-    A full cycle leaves its totals behind. When the next pod is signed alike, soon, and the node chosen before can take
-    no more of the kind, the next best node is tried alone; it must still pass every filter. With `batching.validity`
-    "unchanged" the list is dropped as soon as any other node changed: then the answer is the one a full cycle gives,
-    ties included. With "age" only its age counts, as upstream.
+    A full cycle stores its totals. When the next pod has the same signature, comes soon, and the node chosen
+    before can take no more of the kind, the next best node is tried alone; it must still pass every filter.
+    With `batching.validity` "unchanged" the list is dropped as soon as any other node changed: then the answer
+    is the one a full cycle gives, ties included. With "age" only its age counts, as upstream.
 
-    A pod is signed by the row-pure plugins (its template), by its namespace and labels, and by the `sign` of every
-    other filter and score that does not skip; one that can do neither makes the pod not batchable. (Upstream disables
-    batching for the whole profile then.) Nothing is kept, for a while, of a kind that leaves capacity free on its
-    nodes. Source: scheduler-queue-and-cycles 8; upstream `pkg/scheduler/framework/runtime/batch.go`.
+    The signature comes from the row-pure plugins (the pod's template), its namespace and labels, and the `sign`
+    of every other filter and score that does not skip; a plugin that can do neither makes the pod not
+    batchable. (Upstream disables batching for the whole profile then.) If nodes still have capacity for more
+    pods of a kind, no list is stored for that kind for a while. Source: scheduler-queue-and-cycles 8; upstream
+    `pkg/scheduler/framework/runtime/batch.go`.
     """
 
     cache: Cache
@@ -123,7 +128,7 @@ class Batching:
     flushed: dict[str, int] = field(default_factory=dict)
 
     def hint(self, pod: PodInfo, now: float, cycle: int) -> tuple[int, CycleState] | None:
-        """Return the row to take, with the state of its cycle, or None: then a full cycle is due."""
+        """Return the next best row, with the state of its cycle; None: a full cycle is due."""
         self._cycle = cycle
         batch = self._batch
         if batch is None:
@@ -193,7 +198,7 @@ class Batching:
         return "" if is_full else "node_not_full"
 
     def store(self, pod: PodInfo, state: CycleState, found: Feasible, totals: Scores, row: int) -> None:
-        """Keep the totals of a full cycle for the pods that follow."""
+        """Store the totals of a full cycle for the pods that follow."""
         if self._cycle < self._until and pod.signature == self._spacious:
             return
         fragments = self.runner.fragments(state, pod, of_scores=True)
@@ -209,7 +214,7 @@ class Batching:
         self._batch = _Batch(fragments, pod, left, row, state.now, self._cycle, columns.epoch, log, is_plain)
 
     def forget(self) -> None:
-        """Keep no list: the cycle that was to use or to leave one has failed."""
+        """Drop the list, because the cycle that was to use or to store one has failed."""
         self._batch = None
 
     def _sit_out(self, pod: PodInfo) -> None:
@@ -229,9 +234,9 @@ class Batching:
 
 @dataclass
 class SchedulingCycle:
-    """Chooses nodes. A sampled search begins where the one before, of any profile, ended (`rotation`).
+    """Chooses nodes. A sampled search begins where the former one, of any profile, ended (`rotation`).
 
-    The cycle with extenders takes its steps `filter`, `narrow` and `choose` one by one.
+    The cycle with extenders calls the steps `filter`, `narrow` and `choose` one by one.
     """
 
     cache: Cache
@@ -243,14 +248,14 @@ class SchedulingCycle:
     batching: Batching | None = None
 
     def schedule(self, pod: PodInfo, now: float, *, with_post_filter: bool = True) -> Result:
-        """Return the node for the pod, or why there is none. Changes nothing but the rotation, and the batch."""
+        """Return the node for the pod, or why there is none. Only the rotation and the batch change."""
         try:
             return self._schedule(pod, now, with_post_filter=with_post_filter)
         except Exception as error:
             return self.failed(error)
 
     def failed(self, error: Exception) -> CycleError:
-        """Return the end of a cycle in which something was raised, by a plugin or else; the batch is given up."""
+        """Return the error of a cycle in which a plugin or other code raised; the batch is dropped."""
         if self.batching is not None:
             self.batching.forget()
         return CycleError(failure_in(error, self.runner.plugins_by_name).message)
@@ -271,7 +276,7 @@ class SchedulingCycle:
         return self.choose(pod, filtered, with_post_filter=with_post_filter)
 
     def filter(self, pod: PodInfo, now: float, seed: Mapping[str, Any] = NO_SEED) -> Filtered | CycleError:
-        """Return the nodes that fit, all of them; `seed`: what plugins find in the cycle's state."""
+        """Return all nodes that fit; `seed`: initial content of the cycle's state for plugins."""
         columns = self.cache.columns
         if not columns.slots:
             return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
@@ -288,14 +293,14 @@ class SchedulingCycle:
         return Filtered(state, found, columns.count, own if own >= 0 and found.mask[own] else -1)
 
     def narrow(self, filtered: Filtered) -> None:
-        """Keep as many of them as the percentage of nodes to score asks for."""
+        """Keep as many of the feasible nodes as the percentage of nodes to score requires."""
         if filtered.found.prepared.rejection is None and 0 <= self.percentage < 100:
             filtered.evaluated = self._sample(filtered.state, filtered.found)
 
     def choose(
         self, pod: PodInfo, filtered: Filtered, opinion: Opinion | None = None, *, with_post_filter: bool = True
     ) -> Result:
-        """Return the best of the nodes left, or what PostFilter does about there being none."""
+        """Return the best of the nodes left, or the result of PostFilter if there is none."""
         columns, runner, state, found = self.cache.columns, self.runner, filtered.state, filtered.found
         evaluated = filtered.evaluated
         count = int(np.count_nonzero(found.mask))
@@ -344,12 +349,12 @@ class SchedulingCycle:
         return self.choose(pod, filtered, with_post_filter=False)
 
     def alone(self, row: int, state: CycleState, evaluated: int) -> ScheduleResult:
-        """Return a node beside which no other was looked at."""
+        """Return a node that was evaluated alone, without any comparison."""
         state.visited = np.array([row], np.intp)
         return self.only(row, state, evaluated)
 
     def only(self, row: int, state: CycleState, evaluated: int) -> ScheduleResult:
-        """Return the one node left; scoring it would change nothing."""
+        """Return the only node left; scoring it would change nothing."""
         return ScheduleResult(_name(self.cache.columns, row), state, evaluated, 1)
 
     def _sample(self, state: CycleState, found: Feasible) -> int:

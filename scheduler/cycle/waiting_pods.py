@@ -1,8 +1,8 @@
-"""Pods on their way to a bind that can still be turned back: waiting at Permit, or in PreBind.
+"""Pods on their way to a bind that can still be rejected: waiting at Permit, or in PreBind.
 
-At Permit the binding goes on when every waiting plugin allowed it, or ends when one rejected. A preemptor finds
-such a pod turns it back in memory, without any API call.
-Source: scheduler-queue-and-cycles 4; preemption 3.5.
+At Permit the binding goes on when every waiting plugin allowed it, or ends when one rejected. A preemptor
+that chooses such a pod as a victim rejects it in memory, without any API call. Source:
+scheduler-queue-and-cycles 4; preemption 3.5.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class WaitingPods:
-    """By pod uid."""
+    """The waiting and pre-binding pods, by uid."""
 
     _permits: dict[str, _Waiting] = field(default_factory=dict)
     _pre_binds: dict[str, asyncio.Future[Status]] = field(default_factory=dict)
@@ -36,11 +36,11 @@ class WaitingPods:
         return uid in self._permits
 
     def is_pre_binding(self, uid: str) -> bool:
-        """Whether the pod's PreBind plugins are at work."""
+        """Whether the pod's PreBind plugins are running."""
         return uid in self._pre_binds
 
     def allow(self, uid: str, plugin: str) -> None:
-        """Say yes for one plugin; the last yes lets the binding go on."""
+        """Allow the pod for one plugin; the last allowing plugin lets the binding go on."""
         found = self._permits.get(uid)
         if found is not None:
             found.plugins.pop(plugin, None)
@@ -48,12 +48,12 @@ class WaitingPods:
                 found.decision.set_result(SUCCESS)
 
     def reject(self, uid: str, plugin: str, message: str) -> bool:
-        """Say no; the binding is undone. False when the pod does not wait at Permit any more."""
+        """Reject the pod, so that its binding is undone; return False if it does not wait at Permit any more."""
         found = self._permits.get(uid)
         return found is not None and _refuse(found.decision, plugin, message)
 
     def turn_back(self, uid: str, plugin: str) -> asyncio.Future[None] | None:
-        """Preempt the pod where it waits or prepares; done when its capacity is free again. None: too late."""
+        """Preempt the pod where it waits or prepares; the future is done when its capacity is free. None: too late."""
         found = self._permits.get(uid)
         decision = found.decision if found is not None else self._pre_binds.get(uid)
         if decision is None or not _refuse(decision, plugin, PREEMPTED):
@@ -63,19 +63,19 @@ class WaitingPods:
         return left
 
     def leave(self, uid: str) -> None:
-        """Note that the pod's binding cycle ended, however."""
+        """Note that the pod's binding cycle ended, with whatever result."""
         self._permits.pop(uid, None)
         left = self._turned_back.pop(uid, None)
         if left is not None and not left.done():
             left.set_result(None)
 
     def enter(self, pod: PodInfo, timeouts_s: dict[str, float]) -> None:
-        """Let the pod wait from now on; `wait` returns how it ends."""
+        """Let the pod wait from now on; `wait` returns the result."""
         decision: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         self._permits[pod.uid] = _Waiting(dict(timeouts_s), decision)
 
     async def wait(self, pod: PodInfo, timeouts_s: dict[str, float]) -> Status:
-        """Return how the wait at Permit ended; the shortest plugin timeout counts as its rejection."""
+        """Return the result of the wait at Permit; the shortest plugin timeout counts as its rejection."""
         plugin, limit_s = min(timeouts_s.items(), key=lambda item: item[1])
         try:
             async with asyncio.timeout(limit_s):
@@ -87,7 +87,7 @@ class WaitingPods:
             del self._permits[pod.uid]
 
     async def prepare(self, pod: PodInfo, work: Coroutine[Any, Any, Status]) -> Status:
-        """Return what the PreBind work says; when the pod is turned back meanwhile, the work is cancelled."""
+        """Return the result of the PreBind work; if the pod is preempted meanwhile, the work is cancelled."""
         decision: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         self._pre_binds[pod.uid] = decision
         task = asyncio.ensure_future(work)

@@ -1,15 +1,16 @@
-"""Which API call runs next: at most one wanted and one running call for each object.
+"""The order of API calls: at most one pending and one running call for each object.
 
-A new call for an object takes the place of the one that waits: it is merged with it when both are of one type,
-dropped when the other matters more, and put in its stead when it matters more itself. What is already running
+A new call for an object replaces the pending one: it is merged with it when both are of one type, dropped
+when the pending one is more relevant, and put in its place when it is more relevant itself. A running call
 is never taken back; the newer call waits behind it. A call may be delayed (KEP-5501): further delayed calls
-change what will be said, not when; a call without delay makes the merged one due at once. Reports of PreEnqueue
-may have a rate limit of their own: one that is due then waits for its token as if for a delay. Times are the
-caller's monotonic seconds; callers that wait for a call are named in the `Endings` that are returned.
+change its content, not its time; a call without delay makes the merged one due at once. Reports of
+PreEnqueue may have a rate limit of their own: a due report then waits for its token as if for a delay.
+Times are the caller's monotonic seconds; callers that wait for a call are named in the `Endings` that are
+returned.
 
-Invariant: of one object at most one call runs, and at most one other is recorded.
-Source: kep-5229 4; kep-5501 4.1. Deviates: a call recorded behind a running one is rebased on what that one
-wrote, and dropped if nothing is left to say; upstream computes it from a status that no longer holds.
+Invariant: for one object at most one call runs, and at most one other is recorded. Source: kep-5229 4;
+kep-5501 4.1. Deviates: a call recorded behind a running one is rebased on what that one wrote, and dropped
+if it would change nothing; upstream computes it from a status that no longer holds.
 """
 
 import heapq
@@ -24,10 +25,10 @@ from services.reconcile.workqueue import TokenBucket
 
 
 class Ending(StrEnum):
-    """How a call ended for the callers that wait for it.
+    """The end of a call, for the callers that wait for it.
 
-    Skipped: it has nothing to say (any more), a more relevant call is recorded, or its object is gone. Overwritten: a
-    more relevant call took its place, or one of its own type that it was merged with.
+    Skipped: it would change nothing (any more), a more relevant call is recorded, or its object is gone.
+    Overwritten: a more relevant call took its place, or one of its own type that it was merged with.
     """
 
     DONE = "done"
@@ -38,27 +39,30 @@ class Ending(StrEnum):
 
 
 Endings = dict[int, Ending]
-"""The calls that are over, by their numbers."""
+"""The ended calls, by their numbers."""
 
 
 @dataclass(slots=True, eq=False)
 class Recorded:
-    """A call and its number."""
+    """A recorded call and its number."""
 
     call: ApiCall
     call_id: int
     not_before: float
     ticket: int = 0
-    """Of its entry in the line or among the delayed; 0: it waits behind a running call, or runs."""
+    """The ticket of its entry in the line or among the delayed calls.
+
+    0: it waits behind a running call, or runs.
+    """
     has_token: bool = False
-    """Whether its token of the reports' own rate limit is reserved."""
+    """Whether it has a reserved token of the reports' own rate limit."""
 
 
 class CallQueue:
     """The recorded and the running calls, by their objects' uids."""
 
     def __init__(self, reports: TokenBucket | None = None) -> None:
-        """Be empty. `reports`: the rate limit of reports, if they have one of their own."""
+        """Start empty. `reports`: the rate limit of reports, if they have one of their own."""
         self._reports = reports
         self._records: dict[str, Recorded] = {}
         self._running: dict[str, Recorded] = {}
@@ -71,7 +75,7 @@ class CallQueue:
         """Calls that wait to be run, by type; patches of groups only once there was one."""
 
     def next_due(self, now: float) -> float | None:
-        """Return when `pop` has something: now, later, or None for never."""
+        """Return when `pop` will return a call: now, later, or None for never."""
         self._promote(now)
         if self._peek() is not None:
             return now
@@ -80,7 +84,7 @@ class CallQueue:
         return self._delayed[0][0] if self._delayed else None
 
     def add(self, call: ApiCall, now: float, *, delay_s: float = 0.0) -> tuple[int, Endings]:
-        """Record the call, which may be run from `now + delay_s` on; return its number and what its arrival ended."""
+        """Record the call, which may run from `now + delay_s` on; return its number and the calls that it ended."""
         self._last_id += 1
         call_id, uid, due = self._last_id, call.uid, now + delay_s
         if self._is_closed:
@@ -107,7 +111,7 @@ class CallQueue:
         return call_id, ended
 
     def sync(self, found: Pod | PodGroup) -> Endings:
-        """Take in the object as the watch shows it; a waiting call with nothing left to say is dropped."""
+        """Take the object as the watch shows it; drop a waiting call that would change nothing."""
         uid = found.metadata.uid
         record, running = self._records.get(uid), self._running.get(uid)
         if record is None or running is record:
@@ -116,14 +120,14 @@ class CallQueue:
         return self._remove(uid) if running is None and record.call.is_noop else {}
 
     def drop_status(self, uid: str) -> Endings:
-        """Forget the object's waiting status patch."""
+        """Drop the object's waiting status patch."""
         record = self._records.get(uid)
         if record is None or not isinstance(record.call, StatusPatch) or self._running.get(uid) is record:
             return {}
         return self._remove(uid)
 
     def pop(self, now: float) -> Recorded | None:
-        """Return the next due call, now running, or None; `finalize` must follow."""
+        """Return the next due call, marked as running, or None; `finalize` must follow."""
         self._promote(now)
         uid = self._peek()
         while uid is not None and self._must_wait(self._records[uid], now):
@@ -136,7 +140,7 @@ class CallQueue:
         return started
 
     def finalize(self, started: Recorded, now: float, *, is_done: bool, rv: int = 0) -> Endings:
-        """End a run; `rv` is the version its write made, 0 when it wrote nothing. A call behind it gets its turn."""
+        """End a run; `rv` is the version its write made, 0 without a write. The call behind it becomes pending."""
         uid = started.call.uid
         del self._running[uid]
         ended = {started.call_id: Ending.DONE if is_done else Ending.FAILED}
@@ -152,7 +156,7 @@ class CallQueue:
         return ended
 
     def close(self) -> Endings:
-        """Take no more calls and start none; every waiting caller gets an error."""
+        """Refuse further calls and start none; every waiting caller gets an error."""
         if self._is_closed:
             return {}
         self._is_closed = True

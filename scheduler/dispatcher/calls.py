@@ -1,9 +1,9 @@
-"""The calls that scheduling a pod makes: say why it waits, on the pod or on its group, and bind it.
+"""The API calls of scheduling a pod: write why it waits, on the pod or on its group, and bind it.
 
-A status patch carries the status it starts from and the changes desired, so that it knows whether it would change
-anything; the document that is sent is made when it is sent. Strategic merge, so no resource version: the last
-writer of a condition wins. The uid is a precondition: a pod created again under the name is never touched.
-Source: kep-5229 5 and 6; kep-5501 4.2.
+A status patch carries the status it starts from and the changes desired, so that it knows whether it would
+change anything; the document is made when it is sent. It is a strategic merge patch, so without resource
+version: the last writer of a condition wins. The uid is a precondition: a pod created again under the name
+is never touched. Source: kep-5229 5 and 6; kep-5501 4.2.
 """
 
 from __future__ import annotations
@@ -23,26 +23,29 @@ POD_STATUS_PATCH: Final = "pod_status_patch"
 POD_GROUP_STATUS_PATCH: Final = "podgroup_status_patch"
 POD_BINDING: Final = "pod_binding"
 RELEVANCES: Final = {POD_STATUS_PATCH: 1, POD_GROUP_STATUS_PATCH: 1, POD_BINDING: 2}
-"""A bind makes every word about waiting pointless."""
+"""Relevances by call type: a bind makes every status about waiting pointless."""
 CAUSES_MAX: Final = 8
 
 POD_SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
-"""Nodes were evaluated and none fits."""
+"""Reason of a condition: nodes were evaluated and none fits."""
 SCHEDULER_ERROR: Final = "SchedulerError"
-"""The attempt itself failed."""
+"""Reason of a condition: the attempt itself failed."""
 NOT_READY: Final = "NotReadyForScheduling"
-"""PreEnqueue said no: no attempt was made, no node was looked at (KEP-5501)."""
+"""Reason of a condition: PreEnqueue rejected the pod (KEP-5501).
+
+No attempt was made and no node was evaluated.
+"""
 SCHEDULING_GATED: Final = "SchedulingGated"
-"""Written by the API server at creation (KEP-3521)."""
+"""Reason of the condition that the API server writes at creation (KEP-3521)."""
 GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
-"""The API server's text for it; KEP-5501 has the plugin say the same."""
+"""The API server's message for it; KEP-5501 has the plugin use the same."""
 NOTE_MAX: Final = 1024
-"""Characters of an event's note."""
+"""Maximal number of characters of an event's note."""
 
 
 class SetCondition(msgspec.Struct, frozen=True):
-    """A condition as it should read; `observed_generation` 0: it names none."""
+    """A condition to set; `observed_generation` 0: it has none."""
 
     reason: str
     message: str
@@ -51,7 +54,7 @@ class SetCondition(msgspec.Struct, frozen=True):
     observed_generation: int = 0
 
     def changes(self, old: Condition | None) -> bool:
-        """Whether the condition reads differently now."""
+        """Whether setting the condition changes it."""
         if old is None or (old.status, old.reason, old.message) != (self.status, self.reason, self.message):
             return True
         return self.observed_generation not in (0, old.observed_generation)
@@ -68,7 +71,7 @@ class SetCondition(msgspec.Struct, frozen=True):
         return entry | ({"observedGeneration": self.observed_generation} if self.observed_generation else {})
 
     def result(self, old: Condition | None) -> Condition | None:
-        """Return the condition afterwards."""
+        """Return the condition after the patch."""
         return Condition(self.type, self.status, self.reason, self.message, self._since(old))
 
     def _since(self, old: Condition | None) -> str | None:
@@ -76,9 +79,10 @@ class SetCondition(msgspec.Struct, frozen=True):
 
 
 class ClearCondition(msgspec.Struct, frozen=True):
-    """A condition that should be absent, if its reason is this one: others' conditions are not ours to remove.
+    """A condition to remove, if it has this reason: conditions of other clients are not removed.
 
-    `message`: and if its message is this one, because the reason alone does not say who wrote it; "": any.
+    `message`: the condition must also have this message, because the reason alone does not identify the writer;
+    "": any.
     """
 
     reason: str = NOT_READY
@@ -86,7 +90,7 @@ class ClearCondition(msgspec.Struct, frozen=True):
     message: str = ""
 
     def changes(self, old: Condition | None) -> bool:
-        """Whether the condition is there with that reason, and that message."""
+        """Whether the condition exists with that reason and that message."""
         return old is not None and old.reason == self.reason and self.message in ("", old.message)
 
     def entry(self, old: Condition | None, wall_s: float) -> Document:
@@ -94,7 +98,7 @@ class ClearCondition(msgspec.Struct, frozen=True):
         return {"$patch": "delete", "type": self.type}
 
     def result(self, old: Condition | None) -> Condition | None:
-        """Return what is there afterwards."""
+        """Return the condition after the patch, or None."""
         return None if self.changes(old) else old
 
 
@@ -102,7 +106,7 @@ ConditionChange = SetCondition | ClearCondition
 
 
 class PodCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One desired call about one pod, as a value. `causes`: traceparents of who asked for it, the newest first."""
+    """One desired call about one pod, as a value. `causes`: traceparents of its causes, the newest first."""
 
     key: Key
     uid: str
@@ -112,28 +116,29 @@ class PodCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_noop(self) -> bool:
-        """Whether the pod is known to be so already."""
+        """Whether the pod is known to have the desired state already."""
         return False
 
     def merged(self, old: PodCall) -> Self:
-        """Return this call with what the older one of the same type still wants."""
+        """Return this call, merged with the remaining changes of the older one of the same type."""
         return self
 
     def synced(self, found: Pod | PodGroup) -> Self:
-        """Return this call over the object as it is now known."""
+        """Return this call, based on the object as it is now known."""
         return self
 
     def after(self, done: PodCall, rv: int) -> Self:
-        """Return this call over the pod as `done` left it at that version."""
+        """Return this call, based on the pod as `done` left it at that version."""
         return self
 
 
 class StatusPatch(PodCall, frozen=True, kw_only=True):
-    """`PATCH pods/status`: changes of conditions and, perhaps, the nomination.
+    """The call `PATCH pods/status`: changes of conditions and, perhaps, the nomination.
 
-    `conditions`, `nominated_node` (None: not known) and `rv` are the status it starts from. `nomination`: None leaves
-    it alone, "" clears it. `event`: reason and message of an Event recorded when, and only if, the call is made.
-    `is_report`: it says nothing but what PreEnqueue found, so it may have a rate limit of its own (KEP-5501).
+    `conditions`, `nominated_node` (None: not known) and `rv` are the status it starts from. `nomination`: None
+    leaves it alone, "" clears it. `event`: reason and message of an Event recorded when, and only if, the call
+    is made. `is_report`: it contains only PreEnqueue's result, so it may have a rate limit of its own
+    (KEP-5501).
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -148,7 +153,7 @@ class StatusPatch(PodCall, frozen=True, kw_only=True):
 
     @property
     def is_noop(self) -> bool:
-        """Whether the status says all that already."""
+        """Whether the status has all the changes already."""
         return not self._renominates and not any(
             w.changes(find_condition(self.conditions, w.type)) for w in self.desired
         )
@@ -158,7 +163,7 @@ class StatusPatch(PodCall, frozen=True, kw_only=True):
         return self.nomination is not None and self.nomination != self.nominated_node
 
     def merged(self, old: PodCall) -> Self:
-        """Return this call with the older one's nomination, conditions and event where this one is silent on them."""
+        """Return this call with the older one's nomination, conditions and event where this one has none."""
         assert isinstance(old, StatusPatch)
         types = {change.type for change in self.desired}
         kept = tuple(change for change in old.desired if change.type not in types)
@@ -178,14 +183,14 @@ class StatusPatch(PodCall, frozen=True, kw_only=True):
         )
 
     def synced(self, found: Pod | PodGroup) -> Self:
-        """Return this call over the status the watch shows, unless it is older than what is known."""
+        """Return this call, based on the status in the watch, unless that is older than the known one."""
         if found.metadata.rv < self.rv:
             return self
         nominated = found.status.nominated_node_name if isinstance(found, Pod) else ""
         return replace(self, conditions=found.status.conditions, nominated_node=nominated, rv=found.metadata.rv)
 
     def after(self, done: PodCall, rv: int) -> Self:
-        """Return this call over the status that `done` left."""
+        """Return this call, based on the status that `done` left."""
         if not isinstance(done, StatusPatch) or (rv and rv < self.rv):
             return self
         left = {condition.type: condition for condition in done.conditions}
@@ -199,7 +204,7 @@ class StatusPatch(PodCall, frozen=True, kw_only=True):
         return replace(self, conditions=tuple(left.values()), nominated_node=nominated, rv=max(rv, self.rv))
 
     def document(self, wall_s: float) -> Document | None:
-        """Return the strategic merge patch to send now, or None when there is nothing to say."""
+        """Return the strategic merge patch to send now, or None when it would change nothing."""
         status: Document = {}
         entries = [
             change.entry(old, wall_s)
@@ -222,7 +227,7 @@ def status_patch(
     traceparent: str = "",
     is_report: bool = False,
 ) -> StatusPatch:
-    """Return the call that makes these changes of the pod as it is known."""
+    """Return the call that makes these changes to the pod as it is known."""
     return StatusPatch(
         key=pod.metadata.key,
         uid=pod.metadata.uid,
@@ -238,12 +243,15 @@ def status_patch(
 
 
 def clear_nomination(pod: Pod, traceparent: str = "") -> StatusPatch:
-    """Return the call that takes the pod's nomination back, whether or not the pod as known shows one."""
+    """Return the call that clears the pod's nomination, whether or not the known pod shows one."""
     return replace(status_patch(pod, nomination="", traceparent=traceparent), nominated_node=None)
 
 
 class PodGroupStatusPatch(StatusPatch, frozen=True, kw_only=True):
-    """`PATCH podgroups/status`: the same for a group, which has no nomination (`preenqueue_report.target`)."""
+    """The call `PATCH podgroups/status` (`preenqueue_report.target`).
+
+    It works as for a pod, but a group has no nomination.
+    """
 
     call_type: ClassVar[str] = POD_GROUP_STATUS_PATCH
     resource: ClassVar[str] = resource_of_view(PodGroup).name
@@ -252,7 +260,7 @@ class PodGroupStatusPatch(StatusPatch, frozen=True, kw_only=True):
 def pod_group_status_patch(
     group: PodGroup, *desired: ConditionChange, event: tuple[str, str] | None = None, traceparent: str = ""
 ) -> PodGroupStatusPatch:
-    """Return the call that makes these changes of the group as it is known."""
+    """Return the call that makes these changes to the group as it is known."""
     return PodGroupStatusPatch(
         key=group.metadata.key,
         uid=group.metadata.uid,
@@ -266,7 +274,7 @@ def pod_group_status_patch(
 
 
 class PodBinding(PodCall, frozen=True, kw_only=True):
-    """`POST pods/binding`: never without effect, whatever a status says; a later one replaces it.
+    """The call `POST pods/binding`: it always has an effect, whatever a status says; a later one replaces it.
 
     Its span is the binding cycle's child.
     """

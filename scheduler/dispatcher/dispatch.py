@@ -1,8 +1,9 @@
-"""Makes the scheduler's calls about pods: beside the scheduling loop, or in its way (KEP-5229).
+"""The dispatcher of the scheduler's calls about pods: beside the scheduling loop, or inside it (KEP-5229).
 
-With the feature gate SchedulerAsyncAPICalls a status patch is recorded in the call queue and made some time soon, and a
-bind is made when nothing about its pod is under way. Without it, as upstream then, the caller waits for the
-answer: a failed attempt holds up the scheduling loop until its patch is written. Nothing is decided here.
+With the feature gate SchedulerAsyncAPICalls a status patch is recorded in the call queue and sent some time
+soon, and a bind is sent when no other call about its pod is under way. Without it, as upstream then, the
+caller waits for the answer: a failed attempt holds up the scheduling loop until its patch is written.
+Nothing is decided here.
 """
 
 import asyncio
@@ -24,13 +25,16 @@ from services.client.client import Client
 from services.telemetry.metrics import Histogram, Metrics, Samples, counter, gauge, histogram
 
 STATUS_DEADLINE_S: Final = 10.0
-"""A status that could not be written is written again after the next failed attempt; the loop may be waiting for it."""
+"""Deadline of a status patch, in seconds; the loop may be waiting for it.
+
+A status that could not be written is written again after the next failed attempt.
+"""
 SLI_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
 log = structlog.get_logger()
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a call ended. `rv`: the version it wrote; `error`: what the client raised."""
+    """The result of a call. `rv`: the version it wrote; `error`: the exception of the client."""
 
     ending: Ending
     rv: int = 0
@@ -39,10 +43,11 @@ class Outcome(msgspec.Struct, frozen=True):
 
 @dataclass
 class Dispatcher:
-    """One for the scheduler. `parallelism`: calls at once, 0 for no limit.
+    """The dispatcher of one scheduler. `parallelism`: calls at once, 0 for no limit.
 
-    `report_client`: makes the reports of PreEnqueue, if these have a rate limit of their own (in `_queue`).
-    `on_report`: called with a report, or a status patch that carries an event, and its bytes when it is really sent.
+    `report_client`: sends the reports of PreEnqueue, if these have a rate limit of their own (in `_queue`).
+    `on_report`: called with a report, or a status patch that carries an event, and its bytes when it is really
+    sent.
     """
 
     client: Client
@@ -58,7 +63,7 @@ class Dispatcher:
     _seconds: dict[tuple[str, ...], Histogram] = field(default_factory=dict)
 
     async def say(self, call: StatusPatch) -> bool:
-        """Have the patch made; returns at once with the feature gate, and with the answer without it.
+        """Send the patch; with the feature gate return at once, without it after the answer.
 
         False: it could not be written, although the pod may be there.
         """
@@ -71,12 +76,12 @@ class Dispatcher:
         return outcome.ending is Ending.DONE or isinstance(outcome.error, NotFound | Conflict)
 
     def later(self, call: StatusPatch, *, delay_s: float = 0.0) -> None:
-        """Have the patch made in `delay_s` seconds at the earliest; never waits."""
+        """Queue the patch to be sent in `delay_s` seconds at the earliest; return at once."""
         self._settle(self._queue.add(call, self.seams.clock.now(), delay_s=delay_s)[1])
         self._wake.set()
 
     async def bind(self, call: PodBinding) -> int:
-        """Make the Binding and return the version it wrote.
+        """Send the Binding and return the version it wrote.
 
         Raises: ApiError for a refusal; UnknownOutcome when there is no answer, or when another call took its place.
         """
@@ -96,11 +101,11 @@ class Dispatcher:
         return outcome.rv
 
     def sync(self, found: Pod | PodGroup) -> None:
-        """Take in a pod or a group as the watch shows it: what it says already need not be written."""
+        """Take a pod or a group as the watch shows it: changes it already has need not be written."""
         self._settle(self._queue.sync(found))
 
     def drop(self, uid: str) -> None:
-        """Forget what the object's status should say: it is gone, was bound or was unbound, or an attempt says more."""
+        """Drop the object's pending status: it is gone, was bound or unbound, or an attempt has a newer status."""
         self._settle(self._queue.drop_status(uid))
 
     async def run(self) -> None:

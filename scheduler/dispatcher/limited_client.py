@@ -1,8 +1,8 @@
-"""A client that calls the API server no oftener than it may: token buckets with a waiting line.
+"""A rate-limited API client: token buckets with a waiting line.
 
-Upstream's scheduler makes all its calls but Events through one client of 50 calls a second and a burst of 100, so that
-five thousand status patches stand before the bind that comes after them (k/k 135900). `Limits` is pure: times are the
-caller's monotonic seconds. Source: kep-5229 1, 9 and acceptance scenario 12.
+Upstream's scheduler makes all its calls but Events through one client of 50 calls a second and a burst of
+100, so that five thousand status patches stand before the bind that comes after them (k/k 135900). `Limits`
+is pure: times are the caller's monotonic seconds. Source: kep-5229 1, 9 and acceptance scenario 12.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from services.client.client import Client
 from services.reconcile.workqueue import TokenBucket
 
 LATE_S: Final = 1e-6
-"""Added to a wait, so that a token is surely there when it ends."""
+"""Seconds added to a wait, so that a token is surely available when it ends."""
 
 
 class Sharing(StrEnum):
-    """What the kinds of calls have in common: one line, nothing, or one bucket in which binds go first."""
+    """How kinds of calls share the limit: one line, separate buckets, or one bucket in which binds go first."""
 
     SHARED = "shared"
     SEPARATE_PER_TYPE = "separate_per_type"
@@ -40,7 +40,7 @@ PRECEDENCE: Final = {Lane.BINDING: 0, Lane.OTHER: 1, Lane.STATUS: 2}
 
 
 def lane_of(request: Request) -> Lane:
-    """Return which kind of call the request is."""
+    """Return the kind of the request."""
     if request.subresource == "binding":
         return Lane.BINDING
     if request.resource == "pods" and request.subresource == "status":
@@ -50,14 +50,14 @@ def lane_of(request: Request) -> Lane:
 
 @dataclass(slots=True)
 class _Line:
-    """A bucket and who waits for its tokens, first the most urgent, then the earliest."""
+    """A bucket and the callers that wait for its tokens, the most urgent first, then the earliest."""
 
     bucket: TokenBucket
     waiting: list[tuple[int, int]] = field(default_factory=list)
 
 
 class Limits:
-    """`qps` calls a second and `burst` at once, for all lanes together or each."""
+    """The limit of `qps` calls a second and `burst` at once, for all lanes together or for each."""
 
     def __init__(self, qps: float, burst: int, sharing: Sharing) -> None:
         self._sharing = sharing
@@ -68,7 +68,7 @@ class Limits:
         self._gone: set[int] = set()
 
     def ask(self, lane: Lane) -> int:
-        """Stand in line; return the number that will be called."""
+        """Join the line; return the ticket number."""
         self._tickets += 1
         urgency = PRECEDENCE[lane] if self._sharing is Sharing.PRIORITY else 0
         heapq.heappush(self._line_of[lane].waiting, (urgency, self._tickets))
@@ -79,7 +79,7 @@ class Limits:
         self._gone.add(ticket)
 
     def admitted(self, now: float) -> list[int]:
-        """Return the numbers whose turn it is; each takes a token."""
+        """Return the tickets that are admitted now; each takes a token."""
         found: list[int] = []
         for line in self._lines:
             while self._is_waited_for(line) and line.bucket.try_take(now):
@@ -87,7 +87,7 @@ class Limits:
         return found
 
     def next_turn(self, now: float) -> float | None:
-        """Return when the next waiting caller is admitted; None when none waits."""
+        """Return when the next waiting caller is admitted; None if no caller waits."""
         turns = [now + line.bucket.wait_s(now) for line in self._lines if self._is_waited_for(line)]
         return min(turns, default=None)
 
@@ -98,7 +98,7 @@ class Limits:
 
 
 class LimitedClient(Client):
-    """A client whose every call waits for its turn first; repeats of a call take no further turn."""
+    """A client in which every call waits until it is admitted; retries of a call do not wait again."""
 
     def __init__(self, api: Api, clock: Clock, random: Random, limits: Limits, **more: Any) -> None:
         super().__init__(api, clock, random, **more)
@@ -108,7 +108,7 @@ class LimitedClient(Client):
         self._timer: asyncio.TimerHandle | None = None
 
     async def call(self, request: Request) -> Response:
-        """Make the call when it is admitted. Events are not limited: upstream has another client for them."""
+        """Make the call once it is admitted. Events are not limited: upstream has another client for them."""
         if request.resource == "events":
             return await super().call(request)
         ticket = self._limits.ask(lane_of(request))

@@ -1,1 +1,1 @@
-"""Claims beside the allocator: what is assumed of them, and how they are written (KEP-4381)."""
+"""Claims outside the allocator: the scheduler's assumptions about them, and their writes (KEP-4381)."""

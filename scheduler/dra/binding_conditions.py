@@ -1,8 +1,8 @@
-"""Devices that are attached only after a pod has chosen them: when a claim's devices are ready to be bound to. Pure.
+"""Binding conditions of devices that are attached only after a pod has chosen them: is a claim ready? Pure.
 
-A device may name conditions that all have to be True in the claim's `status.devices` before the pod is bound, and
-others of which one that is True ends the attempt.
-Source: dra-core 6.7; KEP-5007; upstream `isClaimReadyForBinding`, `isClaimTimeout`.
+A device may name conditions that all have to be True in the claim's `status.devices` before the pod is
+bound, and failure conditions, any of which ends the attempt when it is True. Source: dra-core 6.7;
+KEP-5007; upstream `isClaimReadyForBinding`, `isClaimTimeout`.
 """
 
 from services.api.kinds.resourceclaim import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
@@ -11,12 +11,12 @@ from services.api.times import parse_time
 
 
 def drivers_to_wait_for(claim: ResourceClaim) -> list[str]:
-    """Return the drivers of the claim's devices that have binding conditions, each once."""
+    """Return the drivers of the claim's devices that have binding conditions, without duplicates."""
     return list(dict.fromkeys(each.driver for each in _conditional(claim)))
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Whether all binding conditions of all devices are True; so they are when there are none."""
+    """Whether all binding conditions of all devices are True; also if there are none."""
     if claim.status.allocation is None:
         return False
     return all(
@@ -27,7 +27,7 @@ def is_ready(claim: ResourceClaim) -> bool:
 
 
 def failure_of(claim: ResourceClaim) -> str:
-    """Return which failure condition is True, in upstream's words; "" for none."""
+    """Return the failure condition that is True, in upstream's words; "" if none is."""
     for each in _conditional(claim):
         status = _status_of(claim, each)
         for name in each.binding_failure_conditions if status is not None else ():

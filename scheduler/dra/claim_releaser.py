@@ -1,7 +1,7 @@
-"""Releases claims as the ledger asks: after a failed binding, after an unbind, or because the pod fits nowhere.
+"""The releaser of claims in the ledger: after a failed binding, after an unbind, or when the pod fits nowhere.
 
-What is written is decided by the claim as it is at that moment; a claim that changed meanwhile is read and judged
-again. Source: dra-core 6.5, 6.6; kep-5194-reservedfor-workloads 3.2, 3.4; kubelet-unbinding 7.4.
+The write depends on the claim at that moment; a claim that changed meanwhile is read and decided again.
+Source: dra-core 6.5, 6.6; kep-5194-reservedfor-workloads 3.2, 3.4; kubelet-unbinding 7.4.
 """
 
 import asyncio
@@ -26,8 +26,11 @@ log: Final = structlog.get_logger()
 
 
 def release_patch(claim: ResourceClaim, release: PendingRelease) -> Document | None:
-    """Return what to write of the claim's status, None when there is nothing to release. Pure. Devices are freed only
-    together with the last who may use them; a list that names others, or a workload, keeps them where they are."""
+    """Return the patch of the claim's status; None when there is nothing to release. Pure.
+
+    Devices are freed only together with the last consumer; entries of other consumers, or of a workload, keep
+    them allocated.
+    """
     if claim.metadata.uid != release.claim_uid:
         return None
     entries = claim.status.reserved_for
@@ -53,8 +56,10 @@ def release_patch(claim: ResourceClaim, release: PendingRelease) -> Document | N
 
 
 class ClaimReleaser:
-    """Works off the ledger's list; only a scheduler that leads runs it. `users`: how many pods that have a node, or are
-    assumed to, name which claim."""
+    """Works off the ledger's list; only a scheduler that leads runs it.
+
+    `users`: by claim, how many pods use it that have a node or are assumed to.
+    """
 
     def __init__(self, ledger: ClaimLedger, client: Any, users: Mapping[Key, int]) -> None:
         self._ledger = ledger
@@ -72,8 +77,11 @@ class ClaimReleaser:
             await self._wake.wait()
 
     async def free_unused(self, claims: Callable[[], Iterable[ResourceClaim]], period_s: float) -> None:
-        """Have every claim freed that is reserved for workloads alone and that no pod on a node uses, again and again,
-        until cancelled. Source: kep-5194-reservedfor-workloads 13 (`scheduler.periodic_release`)."""
+        """Free unused claims periodically until cancelled.
+
+        A claim is freed if it is reserved for workloads alone and no pod on a node uses it. Source:
+        kep-5194-reservedfor-workloads 13 (`scheduler.periodic_release`).
+        """
         while True:
             await asyncio.sleep(period_s)
             for known in claims():
@@ -143,11 +151,12 @@ async def _is_consumed(release: PendingRelease, client: Any) -> bool:
 
 
 async def deallocate_moved(claim: ResourceClaim, pod_uid: str, ledger: ClaimLedger, client: Any) -> Status:
-    """Free in the API the devices of a claim that were freed in memory for the allocation in flight, if they were; or
-    say why the pod cannot be bound. Of the pods that share that allocation the first writes.
+    """Free the devices of a claim in the API if they were freed in memory for the allocation in flight.
 
-    What is written is the version that PostFilter judged: any change since then ends the attempt, as upstream's update
-    does. Never raises ApiError. Source: kep-5194-reservedfor-workloads 3.4 (`in_memory`).
+    Otherwise do nothing; on an error return why the pod cannot be bound. If several pods share that allocation,
+    the first writes. The write is for the version that PostFilter judged: any change since then ends the
+    attempt, as upstream's update does. Never raises ApiError. Source: kep-5194-reservedfor-workloads 3.4
+    (`in_memory`).
     """
     meta = claim.metadata
     before = ledger.moved_from(meta.uid)
@@ -179,7 +188,7 @@ def _is_free(claim: ResourceClaim, before: ResourceClaim, ledger: ClaimLedger) -
 
 
 def release_unbound(pod: Pod, ledger: ClaimLedger, find: FindClaim) -> None:
-    """Have every claim of the pod released before it is tried again; what others use stays where it is."""
+    """Request the release of every claim of the pod before it is tried again; other consumers keep theirs."""
     for key in claim_keys(pod):
         claim = find(key)
         if claim is not None:

@@ -1,10 +1,10 @@
-"""Writes claims for pods that are being bound: the devices that were allocated, and who may use them.
+"""The writer of claims for pods that are being bound: the allocated devices, and the consumers.
 
-A claim is granted by two writes, because finalizers are metadata and devices are status. Claims are handled one after
-the other; when a later one fails, the earlier ones stay granted and Unreserve takes the pod off their lists. Each write
-names the version it was decided on; after a conflict the claim is read anew and judged again.
-Source: dra-core 5 (writes 3 and 4), 6.6; kep-5194-reservedfor-workloads 3.1, 3.3; upstream
-`pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go`, `bindClaim`.
+A claim is granted by two writes, because finalizers are metadata and devices are status. Claims are handled
+one after the other; when a later one fails, the earlier ones stay granted and Unreserve removes the pod
+from their lists. Each write names the version it was decided on; after a conflict the claim is read anew
+and decided again. Source: dra-core 5 (writes 3 and 4), 6.6; kep-5194-reservedfor-workloads 3.1, 3.3;
+upstream `pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go`, `bindClaim`.
 """
 
 import asyncio
@@ -39,21 +39,34 @@ from services.dra.pod_claims import FindClaim
 TRIES: Final = 5
 RETRY_S: Final = 0.01
 RETRY_JITTER: Final = 0.1
-"""client-go's `retry.DefaultRetry`: five steps, 10 ms apart, up to a tenth of that longer."""
+"""Jitter of a retry as a share of its wait.
+
+The values are those of client-go's `retry.DefaultRetry`: five steps, 10 ms apart, up to a tenth of that
+longer.
+"""
 APART_S: Final = 0.0014
-"""How far apart the pods that share a claim begin to write it. Chosen: one cycle at the 720 pods a second that the real
-scheduler was seen to do with 100 nodes, after which the next cycle begins, so that two pods do not come to PreBind
-together. A cycle here may take no time at all, and then all whom one event woke would lose against each other."""
+"""Seconds between the first writes of two pods that share a claim.
+
+Chosen: one cycle at the 720 pods a second that the real scheduler was seen to do with 100 nodes, after
+which the next cycle begins, so that two pods do not come to PreBind together. A cycle here may take no time
+at all, and then all pods that one event woke would lose against each other.
+"""
 AT_ONCE: Final = 8
-"""How many of the pods that share a claim are between reading and writing it at once. Chosen: in the simulation, where
-computing takes no time, 256 pods are five on average and thirteen at most. Upstream each is a goroutine that reads and
-writes without a pause; in one process that computes for all of them, every pod would read before the first writes, and
-one of hundreds would win each round."""
+"""Maximal number of pods that share a claim and are between reading and writing it at once.
+
+Chosen: in the simulation, where computing takes no time, 256 pods are five on average and thirteen at most.
+Upstream each is a goroutine that reads and writes without a pause; in one process that computes for all of
+them, every pod would read before the first writes, and one of hundreds would win each round.
+"""
 
 
 class Granter:
-    """`find`: the claim as it is assumed to be. `wall`: seconds since 1970, for the time of the allocation, which is
-    written where devices may have binding conditions: only these are given up after a time."""
+    """Grants claims to pods.
+
+    `find`: returns the claim as it is assumed to be. `wall`: seconds since 1970, for the time of the
+    allocation, which is written where devices may have binding conditions: only these are given up after a
+    time.
+    """
 
     def __init__(
         self,
@@ -82,8 +95,11 @@ class Granter:
         client: Any,
         group: PodGroup | None = None,
     ) -> Status:
-        """Return when the pod may use the claim, or why it may not. `claim`: as Filter saw it; `allocation` None: it
-        has its devices. Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again."""
+        """Write what the pod needs to use the claim; return success, or why it may not use the claim.
+
+        `claim`: as Filter saw it; `allocation` None: it has its devices. Never raises ApiError: a refused write
+        ends the attempt, and the pod is scheduled again.
+        """
         uid, rules, current = claim.metadata.uid, self._rules, self._find(claim.metadata.key) or claim
         is_listed = current.status.is_reserved_for(pod.uid)
         must_write = allocation is not None or self._entry(pod, current, None, group).consumer is not None
@@ -143,8 +159,10 @@ class Granter:
         return SUCCESS
 
     async def create(self, pod: PodInfo, in_memory: ResourceClaim, client: Any) -> ResourceClaim | Status:
-        """Return the claim for the pod's extended resources as it was written; its devices are allocated to it from
-        now on."""
+        """Create the claim for the pod's extended resources and return it as written.
+
+        Its devices are allocated to it from now on.
+        """
         document = claim_to_write(pod.pod, in_memory.spec.devices.requests)
         try:
             made = _view(await client.create(CLAIMS, document, namespace=pod.key.namespace))
@@ -159,7 +177,7 @@ class Granter:
         return made
 
     async def name_in_status(self, pod: PodInfo, claim: ResourceClaim, mappings: Mappings, client: Any) -> Status:
-        """Write into the pod's status which claim it has for extended resources, and which container has what of it."""
+        """Write into the pod's status its claim for extended resources, and which container has which part of it."""
         named = {
             "requestMappings": [msgspec.to_builtins(each) for each in mappings],
             "resourceClaimName": claim.metadata.name,
@@ -259,7 +277,7 @@ def _problem(wanted: ResourceClaim, current: ResourceClaim, allocation: Allocati
 
 
 async def patch_claim(client: Any, claim: ResourceClaim, patch: Document, subresource: str = "") -> ResourceClaim:
-    """Patch the version of the claim that the patch was decided on. Raises: ApiError, UnknownOutcome."""
+    """Patch the claim at the version for which the patch was decided. Raises: ApiError, UnknownOutcome."""
     meta = claim.metadata
     return _view(
         await client.patch(

@@ -1,9 +1,9 @@
-"""Extended resources that are devices of a class: which they are, and the claim that a pod gets for them. Pure.
+"""Extended resources that are devices of a class: their look-up, and the claim that a pod gets for them. Pure.
 
-A pod asks for `example.com/gpu: 1` as if a device plugin offered it. On a node where none does, a claim made by the
-scheduler asks for a device of the class that names this resource. Containers that live long have devices of their own;
-init containers that end use those of the containers after them, and more only if that is not enough.
-Source: dra-core 6.9; KEP-5004; upstream
+A pod requests `example.com/gpu: 1` as if a device plugin offered it. On a node without such a plugin, a
+claim made by the scheduler requests a device of the class that names this resource. Containers that live
+long have devices of their own; init containers that end use those of the containers after them, and more
+only if that is not enough. Source: dra-core 6.9; KEP-5004; upstream
 `pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go`, `extended/cache.go`.
 """
 
@@ -26,22 +26,24 @@ from services.api.quantity import amount
 from services.reconcile.controller import Change
 
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""Before the name of a class it is an extended resource of every class."""
+"""The prefix that makes a class's name an extended resource; every class has this one."""
 IN_MEMORY: Final = "<extended-resources>"
-"""What a claim is called that is not written yet; no object can be called that."""
+"""The name of a claim that is not written yet; no object can have it."""
 
 
 @dataclass
 class BackedResources:
-    """Which extended resources are devices of which class. Of classes that name the same resource the one made last
-    counts, of those made together the first by name."""
+    """The extended resources that are devices of a class.
+
+    If several classes name the same resource, the newest counts; among those made together, the first by name.
+    """
 
     classes: dict[str, DeviceClass] = field(default_factory=dict)
-    """By name; while there are none nothing has to be asked."""
+    """The device classes by name; if empty, no resource is backed."""
     _by_resource: dict[str, str] = field(default_factory=dict)
 
     def on_change(self, change: Change[DeviceClass]) -> None:
-        """Follow a class that came, changed or went."""
+        """Take a class that was added, changed or deleted."""
         if change.new is not None:
             self.classes[change.new.metadata.name] = change.new
         else:
@@ -52,7 +54,7 @@ class BackedResources:
         self._by_resource = {resource: name for resource, name in named if resource}
 
     def class_of(self, resource: str) -> str:
-        """Return the class whose devices are that resource, "" for none."""
+        """Return the class whose devices are that resource; "" if there is none."""
         if resource.startswith(IMPLICIT):
             name = resource.removeprefix(IMPLICIT)
             return name if name in self.classes else ""
@@ -79,7 +81,7 @@ def made_for(pod: Pod, claims: Iterable[ResourceClaim]) -> ResourceClaim | None:
 
 
 def claim_in_memory(pod: Pod, requests: Sequence[DeviceRequest]) -> ResourceClaim:
-    """Return the claim as the allocator sees it, before it is written."""
+    """Return the claim for the allocator, before it is written."""
     meta = ObjectMeta(name=IN_MEMORY, namespace=pod.metadata.namespace, uid=f"{IN_MEMORY}/{pod.metadata.uid}")
     return ResourceClaim(metadata=meta, spec=ResourceClaimSpec(devices=DeviceClaim(requests=tuple(requests))))
 
@@ -111,7 +113,7 @@ Mappings = list[ContainerExtendedResourceRequest]
 
 
 def requests_for(pod: Pod, resources: Iterable[str], backed: BackedResources) -> tuple[list[DeviceRequest], Mappings]:
-    """Return the requests of the claim for these resources, and which container has which of them."""
+    """Return the claim's requests for these resources, and the part of each container."""
     requests: list[DeviceRequest] = []
     mappings: Mappings = []
     for resource in sorted(resources):

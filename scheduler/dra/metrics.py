@@ -1,4 +1,4 @@
-"""What is counted about claims, under upstream's names where it counts the same."""
+"""The counters of claims, under upstream's names where the meaning is the same."""
 
 from collections import defaultdict
 from functools import partial
@@ -14,18 +14,21 @@ WAIT_BOUNDS: Final = tuple(0.1 * 2**i for i in range(14))
 
 
 class ClaimMetrics:
-    """`waits`: seconds waited for binding conditions, by profile, driver and outcome."""
+    """The counters of one scheduler's claims.
+
+    `waits`: seconds waited for binding conditions, by profile, driver and outcome.
+    """
 
     def __init__(self) -> None:
         self.counts = Counts()
         self.waits: defaultdict[tuple[str, ...], Histogram] = defaultdict(partial(Histogram, WAIT_BOUNDS))
 
     def add(self, name: str, *labels: str) -> None:
-        """Count."""
+        """Count one event of that name."""
         self.counts.add(name, *labels)
 
     def waited(self, profile: str, driver: str, status: str, seconds: float) -> None:
-        """Note how a wait for binding conditions ended."""
+        """Observe the end of a wait for binding conditions."""
         self.counts.add(BINDING_CONDITIONS, profile, driver, status)
         self.waits[profile, driver, status].observe(seconds)
 

@@ -1,7 +1,8 @@
-"""What the allocator found on each node for claims of one kind, remembered from pod to pod.
+"""The allocator's outcomes on each node for claims of one kind, cached from pod to pod.
 
-Most pods with claims come in numbers: what they ask for is equal, and since the pod before only the node changed that
-this one went to. Its outcome, and those of nodes whose slices changed, are searched for anew; all others hold.
+Most pods with claims come in numbers: their requests are equal, and since the pod before only its node has
+changed. That node's outcome, and those of nodes whose slices changed, are searched for anew; all others
+hold.
 """
 
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ KINDS_KEPT: Final = 32
 
 
 class Remembered:
-    """The outcomes for one kind of claims, by row; None where none was asked for. `passed`: where one is a solution."""
+    """The outcomes for one kind of claims, by row; None if not computed. `passed`: rows with a solution."""
 
     def __init__(self, slices: Slices, allocated: Allocated) -> None:
         self._slices = slices
@@ -33,7 +34,7 @@ class Remembered:
         self.found: list[Outcome | None] = []
 
     def ask(self, allocator: Allocator, columns: Columns, alive: Mask) -> None:
-        """Have the outcomes of these rows; none is searched for that holds. Raises: AllocationError."""
+        """Compute the missing outcomes of these rows; valid ones are kept. Raises: AllocationError."""
         self._forget(columns)
         for row in np.flatnonzero(alive & ~self._known):
             info = columns.nodes[row]
@@ -84,7 +85,7 @@ class Remembered:
 
 
 class Outcomes:
-    """What is remembered for the kinds of claims that came last."""
+    """The cached outcomes for the kinds of claims that were used last."""
 
     def __init__(self, slices: Slices, allocated: Allocated) -> None:
         self._slices = slices
@@ -92,7 +93,7 @@ class Outcomes:
         self._kinds: LRU[object, Remembered] = LRU(KINDS_KEPT)
 
     def of(self, allocator: Allocator) -> Remembered:
-        """Return what is remembered for claims like the allocator's."""
+        """Return the cached outcomes for claims like the allocator's."""
         kind = allocator.kind
         if kind is None:
             return Remembered(self._slices, self._allocated)

@@ -1,8 +1,8 @@
-"""Who is written into a claim's `reservedFor` when a pod is bound, and who may use it already. Pure.
+"""Reservations of claims: the consumer written into `reservedFor` when a pod is bound, and present users. Pure.
 
-Three designs (`reserved_for.mode`): every pod for itself, as Kubernetes releases do; the workload that the claim's
-spec names, once for all its pods (KEP-5194); the pod group that lists the claim (KEP-5729).
-Source: kep-5194-reservedfor-workloads 3.1, 12; upstream `resourceclaim.IsReservedForPod`.
+Three designs (`reserved_for.mode`): every pod for itself, as Kubernetes releases do; the workload that the
+claim's spec names, once for all its pods (KEP-5194); the pod group that lists the claim (KEP-5729). Source:
+kep-5194-reservedfor-workloads 3.1, 12; upstream `resourceclaim.IsReservedForPod`.
 """
 
 from dataclasses import dataclass
@@ -23,14 +23,17 @@ GROUP_RESOURCE: Final = "podgroups"
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """`consumer`: what is appended, None when the pod needs no entry. `for_any_pod`: what the new allocation says."""
+    """The entry for a claim. `consumer`: the consumer to append, None when the pod needs no entry.
+
+    `for_any_pod`: the `reservedForAnyPod` of the new allocation.
+    """
 
     consumer: ResourceClaimConsumerReference | None
     for_any_pod: bool = False
 
 
 def is_group_entry(entry: ResourceClaimConsumerReference) -> bool:
-    """Whether it names a pod group."""
+    """Whether the entry names a pod group."""
     return entry.api_group == GROUP_API and entry.resource == GROUP_RESOURCE
 
 
@@ -57,9 +60,10 @@ def is_reserved(mode: str, claim: ResourceClaim, pod: Pod) -> bool:
 def reservation(
     mode: str, claim: ResourceClaim, pod: Pod, allocation: AllocationResult | None, group: PodGroup | None
 ) -> Reservation:
-    """Return the entry that the pod's binding adds to the claim; `allocation`: what is written with it.
+    """Return the entry that the pod's binding adds to the claim; `allocation`: the one written with it.
 
-    KEP-5194: `reservedForAnyPod` is said with the allocation or never; without it the kubelet asks for the pod itself.
+    KEP-5194: `reservedForAnyPod` is set with the allocation or never; without it the kubelet requires an entry
+    of the pod itself.
     """
     own = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
     if is_reserved(mode, claim, pod):

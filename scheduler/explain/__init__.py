@@ -1,1 +1,1 @@
-"""Why a pod is where it is, or nowhere: explanations, what would make it fit, and the record written onto pods."""
+"""Explanations why a pod is on its node or on none, changes that would make it fit, and the record on pods."""

@@ -1,7 +1,7 @@
-"""Why a pod is where it is: the answer to `keplab explain`, put together from record, queue and cache.
+"""The answer to `keplab explain`: why a pod is on its node or on none, from record, queue and cache.
 
-What was decided comes from the decision record; what holds now (pool, events that would wake it, the change
-that would make it fit) is looked up at the moment of asking. Asking changes nothing.
+The decision comes from the decision record; the present state (pool, events that would wake the pod, the
+change that would make it fit) is looked up at the moment of asking. Asking changes nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,14 +27,14 @@ NODES_SHOWN = 100
 
 
 class HttpRequest(Protocol):
-    """What a route sees of a request."""
+    """The part of a request that a route uses."""
 
     @property
     def params(self) -> dict[str, str]: ...  # noqa: D102
 
 
 class Records(Protocol):
-    """What is recorded of pods."""
+    """The decision records of pods."""
 
     def whole(self, uid: str) -> dict[str, str]:
         """Return all annotations of a pod, however large."""
@@ -43,8 +43,11 @@ class Records(Protocol):
 
 @dataclass
 class Explainer:
-    """`pod_of` reads the informer's copy, `pod_keys` names all of them; `now` is monotonic seconds. `groups`: who is in
-    which PodGroup, which `group_of` finds."""
+    """The answers for all pods.
+
+    `pod_of` reads the informer's copy, `pod_keys` names all pods; `now` is monotonic seconds. `groups`: the
+    members of each PodGroup, which `group_of` finds.
+    """
 
     core: Core
     pod_of: Callable[[Key], Pod | None]
@@ -55,12 +58,12 @@ class Explainer:
     group_of: Callable[[Key], PodGroup | None] = lambda key: None
 
     def pods(self) -> list[str]:
-        """Return every pod that `pod` answers about, as `namespace/name`, in order; also some that are gone."""
+        """Return every pod about which `pod` answers, as `namespace/name`, in order; also some that are gone."""
         queued = {each.key for each in self.core.queue.all()}
         return sorted(map(str, {*self.pod_keys(), *queued, *self.core.decisions.keys()}))
 
     def pod(self, key: Key) -> dict[str, Any] | None:
-        """Return the document of `keplab explain pod/NAME`, or None for a pod unknown here."""
+        """Return the document of `keplab explain pod/NAME`; None for an unknown pod."""
         core, now = self.core, self.now()
         decision, queued, live = core.decisions.of(key), core.queue.get(key), self.pod_of(key)
         if decision is None and queued is None and live is None:
@@ -151,7 +154,7 @@ class Explainer:
         return found[:NODES_SHOWN]
 
     def queue(self) -> dict[str, Any]:
-        """Return every pool with its pods: the document of `keplab explain scheduler/queue`."""
+        """Return the document of `keplab explain scheduler/queue`: every pool with its pods."""
         queue, now = self.core.queue, self.now()
         pods = sorted(queue.all(), key=lambda q: (POOL_ORDER.index(q.pool), q.timestamp, q.ticket))
         return {

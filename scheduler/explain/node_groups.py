@@ -1,7 +1,8 @@
-"""What the filters of a profile say of every node now: nodes with the same answer as one group.
+"""The answers of a profile's filters for every node now; nodes with the same answer form a group.
 
-A node is charged to the first plugin that refuses it, in the profile's order, as in a scheduling cycle; plugins before
-it said yes, plugins after it were not asked. The sums of a decision record lose which node had which reasons.
+A node is charged to the first plugin that refuses it, in the profile's order, as in a scheduling cycle;
+plugins before it passed the node, plugins after it were not called. The sums of a decision record lose
+which node had which reasons.
 """
 
 from collections.abc import Iterable
@@ -22,8 +23,11 @@ NAMED_MAX = 50
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
-    """Nodes with one answer. `plugin`, `reasons`: who refused them and why, empty where all said yes; `is_resolvable`:
-    whether preemption may help; `nodes`: the first of their names, of `count`."""
+    """Nodes with one answer.
+
+    `plugin`, `reasons`: the refusing plugin and its reasons, empty if all plugins passed; `is_resolvable`:
+    whether preemption may help; `nodes`: the first of their names, of `count`.
+    """
 
     plugin: str
     reasons: tuple[str, ...]
@@ -34,7 +38,7 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
 @dataclass
 class _Refusals(Diagnosis):
-    """A diagnosis that also keeps which rows each refusal is of."""
+    """A diagnosis that also keeps the rows of each refusal."""
 
     refusals: list[tuple[str, tuple[str, ...], Mask]] = field(default_factory=list)
 
@@ -48,8 +52,10 @@ class _Refusals(Diagnosis):
 def node_groups(
     runner: Runner, columns: Columns, nominator: Nominator, now: float, pod: PodInfo
 ) -> tuple[list[str], list[NodeGroup]]:
-    """Return the filters that the pod concerns, in their order, and the nodes by their answers, the largest group
-    first."""
+    """Return the filters that apply to the pod, in order, and the nodes grouped by their answers.
+
+    The largest group comes first.
+    """
     state = CycleState(now)
     found = runner.filter(state, pod, columns, nominator)
     said = _Refusals(columns.count, unresolvable=np.zeros(columns.capacity, bool))

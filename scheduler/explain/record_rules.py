@@ -1,6 +1,7 @@
-"""How statuses are written into a decision record, and what follows a choice is taken in. Pure.
+"""The form of statuses in a decision record, and the recording of answers after a choice. Pure.
 
-Source: simulator 2.1; kubernetes-sigs/kube-scheduler-simulator, `simulator/scheduler/plugin/wrappedplugin.go`.
+Source: simulator 2.1; kubernetes-sigs/kube-scheduler-simulator,
+`simulator/scheduler/plugin/wrappedplugin.go`.
 """
 
 from dataclasses import dataclass
@@ -15,25 +16,28 @@ Answers = dict[str, Any]
 
 @dataclass(frozen=True)
 class RecordRules:
-    """`skip`: what stands for a plugin that skips, None for nothing; `all_nodes`: also those the cycle left out."""
+    """The rules of a record. `skip`: the text for a plugin that skips, None for no text.
+
+    `all_nodes`: whether nodes that the cycle did not visit are recorded, too.
+    """
 
     skip: str | None = ""
     all_nodes: bool = False
 
     def texts(self, statuses: dict[str, Status]) -> dict[str, str]:
-        """Return plugin to "success" or message."""
+        """Return by plugin "success" or the message."""
         found = {plugin: self.text(status) for plugin, status in statuses.items()}
         return {plugin: text for plugin, text in found.items() if text is not None}
 
     def text(self, status: Status) -> str | None:
-        """Return how a status is recorded; None: not at all."""
+        """Return the recorded text of a status; None: it is not recorded."""
         if status.code is Code.SKIP:
             return self.skip
         return SUCCESS if status.is_success else WAIT if status.code is Code.WAIT else status.message
 
 
 def answered(found: Answers, rules: RecordRules, point: str, plugin: str, status: Status, timeout_s: float) -> None:
-    """Take in what a plugin answered at Reserve, Permit, PreBind or Bind."""
+    """Record a plugin's answer at Reserve, Permit, PreBind or Bind."""
     text = rules.text(status)
     if text is None:
         return
@@ -43,6 +47,6 @@ def answered(found: Answers, rules: RecordRules, point: str, plugin: str, status
 
 
 def bind_failed(found: Answers, message: str) -> None:
-    """Take in that the call which a Bind plugin asked for failed."""
+    """Record that the call of a Bind plugin failed."""
     by_plugin: dict[str, str] = found["bind-result"]
     by_plugin.update({plugin: message for plugin, text in by_plugin.items() if text == SUCCESS})

@@ -1,7 +1,7 @@
-"""What is kept of every attempt of each pod, and what was answered on the way: the memory behind the decision record.
+"""The memory behind the decision record: every attempt of each pod with its answers.
 
-Nothing of an attempt is cut here. Long texts are kept compressed, and what an attempt has in common with the one before
-it once; above `KEPT_MAX_BYTES` the pods whose attempts lie back longest are forgotten.
+Nothing of an attempt is cut here. Long texts are kept compressed, and texts equal to those of the attempt
+before are kept once; above `KEPT_MAX_BYTES` the pods with the oldest attempts are forgotten.
 """
 
 import zlib
@@ -27,7 +27,7 @@ RECORDS_MAX: Final = 4096
 KEPT_MAX_BYTES: Final = 256 * 1024 * 1024
 COMPRESSED_FROM: Final = 4096
 ATTEMPT_BYTES: Final = 128
-"""What an attempt takes besides its texts."""
+"""Bytes of an attempt besides its texts."""
 EXTENDER_KEYS: Final = ("filter", "prioritize", "preempt", "bind")
 
 
@@ -54,8 +54,11 @@ class _Text:
 
 @dataclass(slots=True)
 class _Attempt:
-    """`big`: what does not change any more; `small`: what plugins still add to; `extenders`: answers by verb and URL.
-    `custom`: texts by annotation key. `ended`: `small` and `custom` as they were at the end, None while it goes on."""
+    """One attempt. `big`: final content; `small`: content to which plugins still add.
+
+    `extenders`: answers by verb and URL. `custom`: texts by annotation key. `ended`: `small` and `custom` as
+    they were at the end, None while it goes on.
+    """
 
     big: dict[str, _Text]
     small: Answers
@@ -107,7 +110,7 @@ def _extender_key(verb: str) -> str:
 
 @dataclass(slots=True)
 class _PodRecord:
-    """A pod's attempts, and what was said before its current cycle ended. `size`: bytes that are kept of the pod."""
+    """A pod's attempts, and the answers before its current cycle ended. `size`: bytes that are kept of the pod."""
 
     attempts: list[_Attempt] = field(default_factory=list)
     extenders: dict[str, dict[str, _Text]] = field(default_factory=dict)
@@ -121,23 +124,23 @@ class _PodRecord:
 
 @dataclass(frozen=True, slots=True)
 class OpenRecord:
-    """Takes in what follows a choice, until the attempt is closed."""
+    """Records the answers after a choice, until the attempt is closed."""
 
     attempt: _Attempt
     rules: RecordRules
 
     def selected(self, node: str) -> None:
-        """Note the chosen node, as Reserve is asked."""
+        """Record the chosen node before Reserve."""
         if self.attempt.is_open:
             self.attempt.small["selected-node"] = node
 
     def answered(self, point: str, plugin: str, status: Status, timeout_s: float = 0.0) -> None:
-        """Add what a plugin answered after the choice."""
+        """Add a plugin's answer after the choice."""
         if self.attempt.is_open:
             answered(self.attempt.small, self.rules, point, plugin, status, timeout_s)
 
     def bind_failed(self, message: str) -> None:
-        """Have the plugin that bound say why there is no binding."""
+        """Record the failed bind as the answer of the Bind plugin."""
         if self.attempt.is_open:
             bind_failed(self.attempt.small, message)
 
@@ -151,7 +154,7 @@ class SimulatorRecords:
         self._size = 0
 
     def keep(self, uid: str, answers: Answers) -> None:
-        """Begin an attempt whose cycle just ended with these answers; what follows belongs to it until `close`."""
+        """Begin an attempt whose cycle just ended with these answers; later answers belong to it until `close`."""
         self.close(uid)
         known = self._of(uid)
         last = known.attempts[-1] if known.attempts else None
@@ -174,11 +177,11 @@ class SimulatorRecords:
         self._put(uid, known)
 
     def of(self, uid: str) -> "OpenRecord":
-        """Return where the attempt that was begun last takes in what follows."""
+        """Return the recorder of the attempt that was begun last."""
         return OpenRecord(self._of(uid).attempts[-1], self.rules)
 
     def asked(self, uid: str, verb: str, url: str, answer: Any) -> None:
-        """Add what an extender answered: to the cycle that goes on, or, of a bind, to the attempt that it follows."""
+        """Add an extender's answer: to the present cycle, or, for a bind, to the attempt before it."""
         known = self._of(uid)
         current = known.current() if verb == "bind" else None
         kept = _Text.of(go_json(answer))
@@ -187,20 +190,20 @@ class SimulatorRecords:
         self._put(uid, known)
 
     def custom(self, uid: str, key: str, text: str) -> None:
-        """Add a text under a key of its own, to the attempt that goes on or else to the cycle that does."""
+        """Add a text under its own key, to the open attempt or else to the present cycle."""
         known = self._of(uid)
         (known.current() or known).custom[key] = text
         self._put(uid, known)
 
     def close(self, uid: str) -> None:
-        """End the pod's attempt, if one goes on."""
+        """End the pod's attempt, if one is open."""
         known = self._known.get(uid)
         current = known.current() if known is not None else None
         if known is not None and current is not None:
             self._add(known, current.end(known.attempts[-2] if len(known.attempts) > 1 else None))
 
     def is_known(self, uid: str) -> bool:
-        """Whether there is an attempt of the pod."""
+        """Whether there is a recorded attempt of the pod."""
         known = self._known.get(uid)
         return known is not None and bool(known.attempts)
 
@@ -214,7 +217,7 @@ class SimulatorRecords:
         return annotations(self._texts(uid))
 
     def fitting(self, uid: str, budget: int = ANNOTATIONS_MAX_BYTES) -> dict[str, str]:
-        """Return what the API server takes, when the pod's other annotations leave so many bytes."""
+        """Return the annotations that the API server accepts, if the pod's other annotations leave `budget` bytes."""
         known = self._known.get(uid)
         if known is None or not known.attempts:
             return {}

@@ -1,4 +1,4 @@
-"""The texts of a decision record: as Go writes JSON, and cut to what the API server takes on one object. Pure.
+"""The texts of a decision record: JSON as Go writes it, cut to the API server's limit for one object. Pure.
 
 Source: simulator 2.1; kubernetes-sigs/kube-scheduler-simulator,
 `simulator/scheduler/storereflector/storereflector.go`; upstream `TotalAnnotationSizeLimitB`
@@ -15,13 +15,16 @@ HISTORY: Final = PREFIX + "result-history"
 TRUNCATED: Final = PREFIX + "truncated"
 SELECTED: Final = PREFIX + "selected-node"
 ANNOTATIONS_MAX_BYTES: Final = 256 * 1024
-"""What the API server takes of keys and values together."""
+"""The API server's limit of annotation keys and values together, in bytes."""
 NODES_KEPT: Final = (50, 20, 10, 5, 2, 1)
-"""Of each group of nodes about which the same was said, so many stay; the next number when it is still too much."""
+"""Numbers of nodes to keep in each group with the same answer.
+
+The next number is used if the record is still too large.
+"""
 NODES_IN_ALL: Final = (1000, 300, 100, 30, 10, 3, 1)
-"""Of all nodes, so many stay, when scores make nearly every node a group of its own."""
+"""Numbers of nodes to keep in all, when scores make nearly every node a group of its own."""
 LARGE: Final = 32 * 1024
-"""From this length on a text that is not by node, such as the whole nodes of an extender, goes first."""
+"""Bytes from which on a text that is not by node, such as the whole nodes of an extender, is dropped first."""
 _BY_NODE: Final = ("filter-result", "postfilter-result", "score-result", "finalscore-result")
 _ESCAPES: Final = (
     (b"<", b"\\u003c"),
@@ -43,7 +46,7 @@ def go_json(value: Any) -> str:
 
 
 def size_of(annotations: Texts) -> int:
-    """Return what the annotations take of the API server's limit."""
+    """Return the bytes that the annotations take of the API server's limit."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
 
 
@@ -53,12 +56,13 @@ def annotations(attempts: Sequence[Texts]) -> dict[str, str]:
 
 
 def fitting(newest: Texts, older: Iterable[Texts], count: int, budget: int) -> dict[str, str]:
-    """Return what fits into so many bytes; `…/truncated` says what was left out.
+    """Return the annotations that fit into `budget` bytes; `…/truncated` says what was left out.
 
-    First the oldest attempts leave the history, then each answer by node keeps a few nodes of each group about which
-    the same was said, then a few nodes at all: the chosen one and those with the best scores.
+    First the oldest attempts leave the history. Then each answer by node keeps a few nodes of each group with
+    the same answer. Then a few nodes are kept in all: the chosen one and those with the best scores.
 
-    `older`: the attempts before the newest, the latest first; no more of them are read than fit. `count`: of all.
+    `older`: the attempts before the newest, the latest first; no more of them are read than fit. `count`: the
+    number of all attempts.
     """
     left_out: dict[str, Any] = {"result-history": {"attempts": count, "kept": count}}
     spare = budget - size_of(newest) - len(HISTORY) - len(TRUNCATED) - len(go_json(left_out))

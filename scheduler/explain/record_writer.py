@@ -1,10 +1,10 @@
-"""Writes the decision record onto pods, under kube-scheduler-simulator's annotation keys, if a switch asks for it.
+"""The writer of decision records onto pods, under kube-scheduler-simulator's annotation keys, by a switch.
 
-A failed attempt is written when it failed, one that waits at Permit when it begins to, a successful one when the watch
-shows the pod bound: before that it is not known whether the bind succeeds. One write follows the other; only the newest
-state of a pod is ever written.
-The simulator writes when it sees the pod's next update.
-Source: kubernetes-sigs/kube-scheduler-simulator, `simulator/scheduler/storereflector/storereflector.go`.
+A failed attempt is written when it failed, one that waits at Permit when it begins to wait, a successful
+one when the watch shows the pod bound: before that it is not known whether the bind succeeds. One write
+follows the other; only the newest state of a pod is ever written. The simulator writes when it sees the
+pod's next update. Source: kubernetes-sigs/kube-scheduler-simulator,
+`simulator/scheduler/storereflector/storereflector.go`.
 """
 
 import asyncio
@@ -29,13 +29,16 @@ from services.api.meta import Key
 from services.client.client import Client
 
 SPARE_BYTES: Final = 8 * 1024
-"""Left for annotations that others add to the pod."""
+"""Bytes left for annotations that other clients add to the pod."""
 log = structlog.get_logger()
 
 
 @dataclass
 class RecordWriter:
-    """`records` keeps everything; what waits to be written is a pod's key and uid. `pod_of`: the informer's copy."""
+    """Writes records onto pods. `records` keeps everything; pending writes are pod keys and uids.
+
+    `pod_of`: returns the informer's copy.
+    """
 
     core: Core
     client: Client
@@ -48,7 +51,7 @@ class RecordWriter:
         self.records = SimulatorRecords(self.rules)
 
     def note(self, info: PodInfo, profile: Profile, result: Result, now: float) -> None:
-        """Ask every plugin again about the cycle that just ended; the cache must not have changed since."""
+        """Call every plugin again for the cycle that just ended; the cache must not have changed since."""
         if isinstance(result, CycleError) and result.is_rejection:
             return  # there is no node: no plugin was asked
         core, uid, records = self.core, info.uid, self.records
@@ -59,24 +62,24 @@ class RecordWriter:
         result.state.record = records.of(uid)
 
     def asked(self, info: PodInfo, verb: str, url: str, answer: Any) -> None:
-        """Note what an extender answered about the pod."""
+        """Record an extender's answer about the pod."""
         self.records.asked(info.uid, verb, url, answer)
 
     def add_custom_result(self, pod: PodInfo, key: str, text: str) -> None:
-        """Note a plugin's own result."""
+        """Record a plugin's own result."""
         self.records.custom(pod.uid, key, text)
 
     def waits(self, info: PodInfo) -> None:
-        """Write what is known of a pod that waits at Permit."""
+        """Write the record of a pod that waits at Permit."""
         self._write(info.key, info.uid)
 
     def failed(self, info: PodInfo) -> None:
-        """End the attempt, and write it."""
+        """End the attempt and write its record."""
         self.records.close(info.uid)
         self._write(info.key, info.uid)
 
     def bound(self, key: Key, uid: str) -> None:
-        """Write what is known of a pod that has its node now."""
+        """Write the record of a pod that has its node now."""
         self._write(key, uid)
 
     def _write(self, key: Key, uid: str) -> None:

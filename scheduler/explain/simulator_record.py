@@ -1,12 +1,11 @@
-"""One attempt under kube-scheduler-simulator's annotation keys: every plugin's answer for every node looked at.
+"""One attempt under kube-scheduler-simulator's annotation keys: every plugin's answer for every visited node.
 
-Like the simulator, an observer listens in to each plugin; but the cycle itself goes unobserved: right after it, before
-the pod is assumed, a runner of the same plugins goes through the attempt again, over the nodes that the cycle looked at
-and scored, while nothing has changed. What plugins answer from Reserve on is taken as they answer it
-(`record_rules.answered`). Only done when the switch `scheduler.record` asks for it: it costs far more than the cycle
-itself.
-Source: kubernetes-sigs/kube-scheduler-simulator, `simulator/scheduler/plugin/wrappedplugin.go`,
-`simulator/scheduler/plugin/resultstore/store.go`.
+Like the simulator, an observer records each plugin's answers; but the cycle itself goes unobserved: right
+after it, before the pod is assumed, a runner of the same plugins goes through the attempt again, over the
+nodes that the cycle visited and scored, while nothing has changed. Answers from Reserve on are recorded as
+they are given (`record_rules.answered`). This is done only when the switch `scheduler.record` asks for it:
+it costs far more than the cycle itself. Source: kubernetes-sigs/kube-scheduler-simulator,
+`simulator/scheduler/plugin/wrappedplugin.go`, `simulator/scheduler/plugin/resultstore/store.go`.
 """
 
 from collections.abc import Callable
@@ -28,7 +27,10 @@ from scheduler.framework.status import Status
 
 
 class _Listener:
-    """Observes a runner: what plugins answer at PreFilter, PreScore and Score, the latter by node or for all rows."""
+    """Observes a runner: the plugins' answers at PreFilter, PreScore and Score.
+
+    Those at Score are by node or for all rows.
+    """
 
     def __init__(self) -> None:
         self.prepared: dict[str, PreFilterResult] = {}
@@ -58,7 +60,7 @@ class _Listener:
 
 @dataclass(frozen=True)
 class _SecondWalk:
-    """A second walk through an attempt. `decided`: the state that the first one ended with, None after an error."""
+    """A second run of an attempt. `decided`: the final state of the first run, None after an error."""
 
     profile: Profile
     pod: PodInfo
@@ -105,12 +107,12 @@ def answers_of(
     result: Result,
     rules: RecordRules,
 ) -> Answers:
-    """Return annotation suffix to value for the attempt that just ended so.
+    """Return annotation suffix to value for the attempt that just ended with `result`.
 
     Shapes: `filter-result` is node → plugin → "passed" or reasons; `score-result` and `finalscore-result` are
     node → plugin → number as text, before NormalizeScore and after it times the weight; `postfilter-result` is
-    node → plugin → "preemption victim"; the others are plugin → "success" or message. Those of the points after the
-    choice are empty: `record_rules.answered` fills them in.
+    node → plugin → "preemption victim"; the others are plugin → "success" or message. Those of the points after
+    the choice are empty: `record_rules.answered` fills them in.
     """
     decided = None if isinstance(result, CycleError) else result.state
     state, listener = CycleState(now), _Listener()

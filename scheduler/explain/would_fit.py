@@ -1,9 +1,9 @@
 """The smallest change that would make a pod fit: one dimension at a time, each answer checked by filtering again.
 
-Five questions: how much less of a resource may it ask for, which taint must it tolerate, which labels does a
-node lack, how much more priority lets it preempt, and whether a host port is all that stands in the way.
-Nothing here is estimated: a change is reported only after every Filter has said yes to the changed pod (or
-node), nominated pods included.
+Five questions: how much less of a resource may it request, which taint must it tolerate, which labels does
+a node lack, how much more priority lets it preempt, and whether a host port is the only obstacle. Nothing
+here is estimated: a change is reported only after every Filter has passed the changed pod (or node),
+nominated pods included.
 """
 
 import copy
@@ -52,7 +52,7 @@ class Change(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Filters:
-    """All of a profile's filters over the nodes as they are, asked about pods that are not."""
+    """All of a profile's filters over the present nodes, for hypothetical pods."""
 
     runner: Runner
     cache: Cache
@@ -72,7 +72,7 @@ class Filters:
 
 
 def would_fit_if(filters: Filters, pod: PodInfo) -> list[Change]:
-    """Return the changes that suffice, each the smallest of its dimension; none when the pod fits as it is."""
+    """Return the sufficient changes, each the smallest of its dimension; empty when the pod fits unchanged."""
     if not filters.cache.columns.count or filters.fitting(pod).any():
         return []
     return [
@@ -90,12 +90,12 @@ def _changed(filters: Filters, dimension: str, change: str, before: str, after: 
 
 
 def with_spec(pod: PodInfo, spec: PodSpec) -> PodInfo:
-    """Return the pod with another spec; everything derived from it is derived anew."""
+    """Return the pod with another spec; all derived values are computed anew."""
     return PodInfo(replace(pod.pod, spec=spec))
 
 
 def with_request(pod: PodInfo, resource: str, amount: int) -> PodInfo:
-    """Return the pod asking for another total of one resource (milli for cpu, units for all else)."""
+    """Return the pod with another total request of one resource (milli for cpu, units for all else)."""
     amounts = {**pod.requests.amounts, resource: amount}
     wanted = tuple((name, amounts[name]) for name, _ in pod.requests.wanted if amounts[name] > 0)
     changed = PodInfo(pod.pod)
@@ -166,7 +166,10 @@ def _labels(filters: Filters, pod: PodInfo) -> Iterator[Change]:
 
 
 def missing_labels(pod: PodInfo, labels: Mapping[str, str]) -> Labels:
-    """Return the fewest label changes (None: remove) that satisfy selector and required affinity; {} if none can."""
+    """Return the fewest label changes (None: remove) that satisfy selector and required affinity.
+
+    {} if no changes can.
+    """
     wanted: Labels = {k: v for k, v in pod.spec.node_selector.items() if labels.get(k) != v}
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     if affinity is None or affinity.required is None:

@@ -1,1 +1,1 @@
-"""Servers that have a say in scheduling: upstream's extenders, asked by HTTP during a cycle."""
+"""Upstream's extenders: servers that are called by HTTP during a scheduling cycle."""

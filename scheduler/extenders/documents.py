@@ -1,9 +1,9 @@
-"""What is said to an extender, what it answers, as JSON, and what all answers together say of a pod's nodes. Pure.
+"""The JSON requests and answers of extenders, and the sum of all answers for a pod's nodes. Pure.
 
 Fields are capitalised, and in answers in any case.
 
-Upstream's types have no JSON names, so Go writes the fields' own, and reads them whatever their case; extenders
-in the world write both.
+Upstream's types have no JSON names, so Go writes the fields' own, and reads them whatever their case;
+extenders in the world write both.
 
 Source: upstream `staging/src/k8s.io/kube-scheduler/extender/v1/types.go`.
 """
@@ -30,7 +30,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class FilterAnswer(msgspec.Struct, frozen=True, rename="lower"):
-    """`nodes` or `node_names`: those that stay. The maps: reasons by node, of which preemption may help the first."""
+    """An extender's answer to filter. `nodes` or `node_names`: the nodes that stay.
+
+    The maps have reasons by node; preemption may help only the nodes of the first map.
+    """
 
     nodes: dict[str, Any] | None = None
     node_names: list[str] | None = msgspec.field(default=None, name="nodenames")
@@ -40,14 +43,14 @@ class FilterAnswer(msgspec.Struct, frozen=True, rename="lower"):
 
 
 class HostPriority(msgspec.Struct, frozen=True):
-    """`score`: 0 to 10."""
+    """The points for one node. `score`: 0 to 10."""
 
     host: str = ""
     score: int = 0
 
 
 class BindAnswer(msgspec.Struct, frozen=True):
-    """Empty when the pod is bound."""
+    """An extender's answer to bind; empty when the pod is bound."""
 
     error: str | None = None
 
@@ -103,7 +106,7 @@ _GO_FORMS: Final[dict[str, Any]] = {
 
 
 def in_go_form(verb: str, body: bytes) -> Any:
-    """Return an answer as Go writes it again, whatever the case of its fields; what is none, as the text it is."""
+    """Return an answer in Go's form, whatever the case of its fields; an unreadable one as its text."""
     kind = _GO_FORMS[verb]
     try:
         return msgspec.convert(_in_case(msgspec.json.decode(body), verb), kind)
@@ -150,7 +153,7 @@ class MetaVictims(msgspec.Struct, frozen=True):
 
 
 def filter_args(pod: Document, names: Sequence[str], nodes: Sequence[Document] | None) -> bytes:
-    """Return ExtenderArgs, of filter and prioritize alike: names for whom they are enough, else whole nodes."""
+    """Return ExtenderArgs, for filter and prioritize: node names if the extender accepts them, else whole nodes."""
     listed = None if nodes is None else {"metadata": {}, "items": nodes}
     return msgspec.json.encode({"Pod": pod, "Nodes": listed, "NodeNames": names if nodes is None else None})
 
@@ -161,7 +164,7 @@ def bind_args(namespace: str, name: str, uid: str, node: str) -> bytes:
 
 
 def preemption_args(pod: Document, victims: Mapping[str, tuple[Sequence[Document], int]], *, by_uid: bool) -> bytes:
-    """Return ExtenderPreemptionArgs. `victims`: by node, the pods to evict and the budgets broken."""
+    """Return ExtenderPreemptionArgs. `victims`: by node, the pods to evict and the number of violated budgets."""
     listed = {
         node: {"Pods": [{"UID": p["metadata"]["uid"]} for p in pods] if by_uid else pods, "NumPDBViolations": broken}
         for node, (pods, broken) in victims.items()
@@ -171,7 +174,7 @@ def preemption_args(pod: Document, victims: Mapping[str, tuple[Sequence[Document
 
 
 def read_filter(body: bytes, asked: Sequence[str], *, url: str, by_name: bool) -> tuple[list[str], FilterAnswer]:
-    """Return the nodes that stay, in the order asked, and the answer. Raises: ExtenderError."""
+    """Return the nodes that stay, in the order of the request, and the answer. Raises: ExtenderError."""
     answer = _decode(body, FilterAnswer, url)
     if answer.error:
         raise ExtenderError(answer.error)
@@ -190,19 +193,19 @@ def read_filter(body: bytes, asked: Sequence[str], *, url: str, by_name: bool) -
 
 
 def read_priorities(body: bytes, *, url: str) -> list[HostPriority]:
-    """Return the points. Raises: ExtenderError."""
+    """Return the points by node. Raises: ExtenderError."""
     return [_convert(each, HostPriority, url) for each in _json(body, url) or []]
 
 
 def read_binding(body: bytes, *, url: str) -> None:
-    """Return when the extender says that the pod is bound. Raises: ExtenderError."""
+    """Check that the extender has bound the pod. Raises: ExtenderError."""
     answer = _decode(body, BindAnswer, url)
     if answer.error:
         raise ExtenderError(answer.error)
 
 
 def read_preemption(body: bytes, *, url: str) -> dict[str, MetaVictims]:
-    """Return, by node, whom the extender would evict. Raises: ExtenderError."""
+    """Return, by node, the victims that the extender chose. Raises: ExtenderError."""
     found = _folded(_json(body, url)).get("nodenametometavictims") or {}
     victims: dict[str, MetaVictims] = {}
     for node, each in found.items():
@@ -238,7 +241,7 @@ MAX_EXTENDER_PRIORITY: Final = 10
 
 
 def is_interested(extender: Extender, pod: PodInfo) -> bool:
-    """Whether the extender manages nothing in particular, or something that a container asks for."""
+    """Whether the extender has no managed resources, or a container requests one of them."""
     if not extender.managed_resources:
         return True
     managed = {resource.name for resource in extender.managed_resources}
@@ -250,15 +253,15 @@ def is_interested(extender: Extender, pod: PodInfo) -> bool:
 
 @dataclass(slots=True)
 class Gathered:
-    """The opinion of all extenders asked so far."""
+    """The answers of all extenders called so far."""
 
     columns: Columns
     failed: dict[int, tuple[str, bool]] = field(default_factory=dict)
-    """Row to reason ("" when none was given) and whether preemption cannot help."""
+    """Refused rows: the reason ("" when none was given) and whether preemption cannot help."""
     scores: Scores | None = None
 
     def turned_down(self, asked: Sequence[str], left: Sequence[str], answer: FilterAnswer) -> None:
-        """Note the nodes that an extender did not leave."""
+        """Note the nodes that an extender removed."""
         unresolvable, failed = answer.unresolvable_nodes or {}, answer.failed_nodes or {}
         stayed = set(left)
         for name in asked:
@@ -272,7 +275,7 @@ class Gathered:
                 self.failed[row] = (failed[name], False)
 
     def prioritized(self, points: Sequence[HostPriority], weight: int) -> None:
-        """Add an extender's points, brought from 0..10 to the 0..100 of plugins, times its weight."""
+        """Add an extender's points, scaled from 0..10 to the 0..100 of plugins, times its weight."""
         if self.scores is None:
             self.scores = np.zeros(self.columns.capacity)
         for each in points:
@@ -281,7 +284,7 @@ class Gathered:
                 self.scores[row] += each.score * weight * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY)
 
     def add_to(self, diagnosis: Diagnosis) -> None:
-        """Say which nodes were turned down and why; any event may then wake the pod."""
+        """Add the refused nodes and the reasons to the diagnosis; any event may then wake the pod."""
         if self.failed:
             diagnosis.rejectors.add(EXTENDER)
         for row, (reason, is_unresolvable) in self.failed.items():

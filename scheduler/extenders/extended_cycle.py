@@ -1,4 +1,4 @@
-"""A scheduling cycle that stops to ask extenders, and what else they are asked.
+"""A scheduling cycle that waits for extenders, and the other calls to extenders.
 
 While it waits, nothing in the cache changes: the loop holds back the informers' changes (decision 0011).
 Source: scheduler-queue-and-cycles 4; preemption 3.4; upstream `pkg/scheduler/extender.go`,
@@ -31,12 +31,12 @@ from services.telemetry.metrics import Metrics, Samples, counter
 
 
 class ExtenderTransport(Protocol):
-    """The way to an extender: carries one question and its answer. Processes go by HTTP, tests another way."""
+    """The transport to extenders: one request and its answer. Processes use HTTP, tests another way."""
 
     async def post(self, extender: Extender, url: str, body: bytes, timeout_s: float, traceparent: str) -> bytes:
         """Return the body of the answer. Raises: ExtenderError when there is none in time, or its status is not 200.
 
-        `traceparent`: of the attempt or the binding that asks.
+        `traceparent`: of the attempt or the binding that makes the call.
         """
         ...
 
@@ -46,12 +46,12 @@ class ExtenderTransport(Protocol):
 
 
 TIMEOUT_S: Final = 5.0
-"""How long an extender may think that has no `httpTimeout` of its own."""
+"""Timeout of an extender without an `httpTimeout` of its own, in seconds."""
 log = structlog.get_logger()
 
 
 def verb_url(extender: Extender, verb: str) -> str:
-    """Return where an extender is asked that (filter, prioritize, preempt, bind)."""
+    """Return the URL of an extender's verb (filter, prioritize, preempt, bind)."""
     verbs = {
         "filter": extender.filter_verb,
         "prioritize": extender.prioritize_verb,
@@ -63,8 +63,10 @@ def verb_url(extender: Extender, verb: str) -> str:
 
 @dataclass
 class Extenders:
-    """All extenders of the configuration, in the order in which they are asked.
-    `pod_document`, `node_document`: whole objects as informers hold them, None for one that is gone."""
+    """All extenders of the configuration, in the order of their calls.
+
+    `pod_document`, `node_document`: return whole objects as informers hold them, None for one that is gone.
+    """
 
     extenders: Sequence[Extender]
     transport: ExtenderTransport
@@ -76,14 +78,14 @@ class Extenders:
     asked_total: int = 0
     ignored_total: int = 0
     _attempt: str = ""
-    """What names the attempt going on; there is one at a time."""
+    """The traceparent of the present attempt; there is one at a time."""
 
     def metrics(self) -> Samples:
-        """Return how many questions were asked, and how many failures passed over."""
+        """Return the numbers of calls and of ignored failures."""
         return METRICS.of(self)
 
     def are_interested(self, pod: PodInfo) -> bool:
-        """Whether a cycle of this pod has to ask an extender."""
+        """Whether a cycle of this pod has to call an extender."""
         return any(is_interested(each, pod) for each in self.extenders)
 
     async def close(self) -> None:
@@ -91,7 +93,7 @@ class Extenders:
         await self.transport.close()
 
     async def schedule(self, profile: Profile, pod: PodInfo, now: float, traceparent: str) -> Result:
-        """Return what the pod's cycle returns, with the extenders' say in it. `traceparent`: of the attempt."""
+        """Return the result of the pod's cycle, with the extenders' answers. `traceparent`: of the attempt."""
         self._attempt = traceparent
         cycle = profile.cycle
         cycle.rotation.cycle += 1  # what a cycle before this one left for the next is not for the one after
@@ -200,7 +202,7 @@ class Extenders:
         return answer
 
     def binding_of(self, pod: PodInfo) -> ExtenderBind | None:
-        """Return what binds this pod to a node if an extender does; it raises UnknownOutcome when it fails."""
+        """Return the function that binds this pod by an extender, or None; it raises UnknownOutcome when it fails."""
         extender = next((each for each in self.extenders if each.bind_verb and is_interested(each, pod)), None)
         return partial(self._bind, extender, pod) if extender is not None else None
 

@@ -1,5 +1,7 @@
-"""The way to an extender by HTTP or HTTPS, connections kept alive.
-Source: upstream `staging/src/k8s.io/kube-scheduler/extender/v1/types.go`, `pkg/scheduler/extender.go`."""
+"""The transport to extenders by HTTP or HTTPS, with connections kept alive.
+
+Source: upstream `staging/src/k8s.io/kube-scheduler/extender/v1/types.go`, `pkg/scheduler/extender.go`.
+"""
 
 import ssl
 import tempfile
@@ -13,7 +15,7 @@ from services.telemetry.calls import Call, http_call
 
 
 class HttpTransport:
-    """Posts JSON; an answer other than 200 is none. Each question is a CLIENT span, named in its `traceparent`."""
+    """Posts JSON; an answer other than 200 is an error. Each call is a CLIENT span, named in its `traceparent`."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer

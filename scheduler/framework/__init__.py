@@ -1,1 +1,1 @@
-"""What a plugin sees of the scheduler: extension points, statuses, the cycle's state, and who runs them."""
+"""The framework of plugins: extension points, statuses, the cycle's state, and the runner of plugins."""

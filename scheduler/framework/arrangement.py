@@ -1,11 +1,12 @@
-"""Which plugins of a profile run at which extension point, sorted by what the parts of a runner ask. Pure."""
+"""The plugins of a profile by extension point, sorted as the parts of a runner need them. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -39,11 +40,11 @@ POINTS: Final[dict[str, tuple[Any, ...]]] = {
     "bind": (BindPlugin,),
     "postBind": (PostBindPlugin,),
 }
-"""Any of the protocols serves the point; in the order of scheduler-queue-and-cycles 5."""
+"""The protocols by extension point, any of which serves it; in the order of scheduler-queue-and-cycles 5."""
 
 
 def serves(plugin: Any, point: str) -> bool:
-    """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by no plugin."""
+    """Whether the plugin has the methods of the point; a point that is not in `POINTS` is served by no plugin."""
     return isinstance(plugin, POINTS.get(point, ()))
 
 
@@ -61,10 +62,14 @@ class Enabled:
         return name
 
 
+SortKey = Callable[[PodInfo, float], tuple[float, ...]]
+"""Of a pod and the seconds when it (re)entered the queue: smaller comes first."""
+
+
 class Arrangement:
     """The plugins of a profile at their points. `observer`: observes calls.
 
-    `points`: which plugins run where, names in their order, by extension point; None: every plugin wherever it serves.
+    `points`: plugin names by extension point, in order; None: every plugin at every point that it serves.
     """
 
     def __init__(
@@ -75,26 +80,37 @@ class Arrangement:
         self.points = points or {point: [e.name for e in profile if serves(e.plugin, point)] for point in POINTS}
 
     def at(self, point: str) -> list[Enabled]:
-        """Return what runs at a point, in its order."""
+        """Return the plugins of a point, in order."""
         return [self._by_name[name] for name in self.points[point]]
 
+    def plugins_with(self, protocol: Any) -> list[Any]:
+        """Return the plugins that have the methods of a protocol, in the profile's order, as they are."""
+        return [e.plugin for e in self.profile if isinstance(e.plugin, protocol)]
+
+    def sort_key(self) -> SortKey | None:
+        """Return the key by which the first plugin at `queueSort` orders the queue; None when there is none."""
+        return next((e.plugin.sort_key for e in self.at("queueSort")), None)
+
     def plugins_at(self, point: str) -> list[Any]:
-        """Return the plugins of a point as they are called: observed, where anything observes them."""
+        """Return the plugins of a point for calling: observed, if there is an observer."""
         return self.callees(self.at(point))
 
     def callees(self, enabled: Sequence[Enabled]) -> list[Any]:
-        """Return plugins as they are called."""
+        """Return the plugins for calling: observed, if there is an observer."""
         return [Observed(e.plugin, self._observer) if self._observer is not None else e.plugin for e in enabled]
 
     def scorers(self, enabled: Sequence[Enabled]) -> list[Enabled]:
-        """Return plugins as they are called, with their weights."""
+        """Return the plugins for calling, with their weights."""
         return [Enabled(callee, e.weight) for callee, e in zip(self.callees(enabled), enabled, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class FilterPlugins:
-    """`plugins`: all that filter, in their order. `pure`: those whose answers are remembered by template; `others`: the
-    rest, `callees` as they are called. `followers`: whose state follows pods that a what-if puts on a node."""
+    """The filter plugins. `plugins`: all of them, in order.
+
+    `pure`: those whose answers are cached by template; `others`: the rest, `callees` the same for calling.
+    `followers`: plugins whose state follows the pods that a what-if puts on a node.
+    """
 
     plugins: list[Any]
     pure: list[Enabled]
@@ -104,7 +120,7 @@ class FilterPlugins:
 
     @classmethod
     def of(cls, arrangement: Arrangement, row_pure: Sequence[Any]) -> Self:
-        """Return the filters of an arrangement. `row_pure`: plugins whose answers may be remembered."""
+        """Return the filters of an arrangement. `row_pure`: plugins whose answers may be cached."""
         enabled = arrangement.at("filter")
         pure = [e for e in enabled if e.plugin in row_pure and isinstance(e.plugin, FilterPlugin)]
         others = [e for e in enabled if e not in pure]
@@ -114,9 +130,12 @@ class FilterPlugins:
 
 @dataclass(frozen=True, slots=True)
 class ScorePlugins:
-    """`plain` and `normalized`: those whose scores are remembered by template, without and with a normalisation.
-    `others`: the rest, `callees` as they are called and `other_names` by name; `normalizing`: names of all plugins that
-    normalise."""
+    """The score plugins.
+
+    `plain` and `normalized`: those whose scores are cached by template, without and with a normalisation.
+    `others`: the rest, `callees` the same for calling and `other_names` by name; `normalizing`: names of all
+    plugins that normalise.
+    """
 
     plain: list[Enabled]
     normalized: list[Enabled]
@@ -127,7 +146,7 @@ class ScorePlugins:
 
     @classmethod
     def of(cls, arrangement: Arrangement, row_pure: Sequence[Any]) -> Self:
-        """Return the scorers of an arrangement. `row_pure`: plugins whose answers may be remembered."""
+        """Return the scorers of an arrangement. `row_pure`: plugins whose answers may be cached."""
         enabled = arrangement.at("score")
         pure = [e for e in enabled if e.plugin in row_pure and isinstance(e.plugin, ScorePlugin)]
         others = [e for e in enabled if e not in pure]
@@ -145,7 +164,10 @@ class ScorePlugins:
 
 @dataclass(frozen=True, slots=True)
 class SigningPlugins:
-    """Plugins beyond the template (KEP-5598): `signers`, and by name the filters and scorers that cannot sign."""
+    """Plugins that are not cached by template (KEP-5598).
+
+    `signers`: those that can sign; by name the filters and scorers that cannot.
+    """
 
     signers: list[Any]
     unsigned_filters: list[str]
@@ -153,7 +175,7 @@ class SigningPlugins:
 
     @classmethod
     def of(cls, filters: FilterPlugins, scores: ScorePlugins) -> Self:
-        """Return those among the plugins whose answers are not remembered by template."""
+        """Return the signing plugins among those whose answers are not cached by template."""
         plugins = {e.name: e.plugin for e in (*filters.others, *scores.others)}
         return cls(
             [plugin for plugin in plugins.values() if isinstance(plugin, Signs)],
@@ -164,7 +186,7 @@ class SigningPlugins:
 
 @dataclass(frozen=True, slots=True)
 class PointPlugins:
-    """The plugins of the points at which one after the other is called."""
+    """The plugins of the points at which plugins are called one after the other."""
 
     pre_enqueue: list[Any]
     pre_filter: list[Any]
@@ -178,7 +200,7 @@ class PointPlugins:
 
     @classmethod
     def of(cls, arrangement: Arrangement) -> Self:
-        """Return those of an arrangement. Of binding, only what follows it is observed by plugin."""
+        """Return the plugins of an arrangement. Among the binding points, only PostBind is observed by plugin."""
         return cls(
             pre_enqueue=arrangement.plugins_at("preEnqueue"),
             pre_filter=arrangement.plugins_at("preFilter"),

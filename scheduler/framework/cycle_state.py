@@ -1,4 +1,4 @@
-"""One cycle of one pod: what plugins leave each other, and what comes of their refusals."""
+"""The state of one cycle of one pod: plugins' data, and the diagnosis of their refusals."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ NO_SEED: Final[Mapping[str, Any]] = {}
 
 
 class AttemptRecord(Protocol):
-    """Takes in what follows a choice, for those who ask why later."""
+    """Records the answers after a choice, for explanations."""
 
     def selected(self, node: str) -> None:
-        """Take in the node, before Reserve."""
+        """Record the node, before Reserve."""
 
     def answered(self, point: str, plugin: str, status: Status, timeout_s: float = 0.0) -> None:
-        """Take in a plugin's answer at reserve, permit, prebind or bind; `timeout_s`: how long Permit may wait."""
+        """Record a plugin's answer at reserve, permit, prebind or bind; `timeout_s`: how long Permit may wait."""
 
     def bind_failed(self, message: str) -> None:
-        """Take in that the bind which a plugin asked for failed."""
+        """Record that the bind of a plugin failed."""
 
 
 class CycleState:
-    """What plugins leave each other, by name, in one cycle of one pod, and what the runner itself notes.
+    """The data of plugins, by name, in one cycle of one pod, and the runner's own notes.
 
-    `skip_filter` and `skip_score` name plugins that skip this pod's Filter and Score, `irrelevant` those that have
-    nothing to do with it. `alive` is, during Filter, the nodes that passed all earlier filters. `error`: why Filter
-    could not be finished. `seed`: what `data` began with. `visited`: the rows that were looked at, None for all.
-    `scored`: the rows that were left to be scored, None where nothing was. `record`: takes in what plugins answer from
-    Reserve on, None where it is not recorded. Source: upstream `pkg/scheduler/framework/cycle_state.go`.
+    `skip_filter` and `skip_score` name plugins that skip this pod's Filter and Score, `irrelevant` those that
+    do not concern it. `alive` is, during Filter, the nodes that passed all earlier filters. `error`: why Filter
+    could not be finished. `seed`: the initial content of `data`. `visited`: the rows that were visited, None
+    for all. `scored`: the rows that were left for scoring, None without scoring. `record`: records the plugins'
+    answers from Reserve on, None if they are not recorded. Source: upstream
+    `pkg/scheduler/framework/cycle_state.go`.
     """
 
     __slots__ = (
@@ -69,8 +70,10 @@ class CycleState:
         self.record: AttemptRecord | None = None
 
     def clone(self) -> CycleState:
-        """Return a copy for a what-if; values with a `clone()` of their own are copied by it, all others shared.
-        What a plugin's `add_pod` and `remove_pod` change must offer `clone`."""
+        """Return a copy for a what-if; values with a `clone()` method are cloned, all others shared.
+
+        State that a plugin's `add_pod` and `remove_pod` change must offer `clone`.
+        """
         copy = CycleState(self.now)
         copy.data = {name: value.clone() if hasattr(value, "clone") else value for name, value in self.data.items()}
         copy.skip_filter, copy.skip_score = set(self.skip_filter), set(self.skip_score)
@@ -80,10 +83,11 @@ class CycleState:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """Why no node fitted. `rejected`: plugin to reason to number of nodes. `unresolvable`: rows preemption cannot help.
+    """The reasons why no node fitted. `rejected`: plugin to reason to number of nodes.
 
-    `rejectors` wake the pod by their events, `pending` plugins also spare it the back-off.
-    `pre_filter_message` replaces the histogram. Source: scheduler-queue-and-cycles 4.2, 12.1.
+    `unresolvable`: rows that preemption cannot help. `rejectors` wake the pod by their events, `pending`
+    plugins also spare it the back-off. `pre_filter_message` replaces the histogram. Source:
+    scheduler-queue-and-cycles 4.2, 12.1.
     """
 
     node_count: int
@@ -112,12 +116,12 @@ class Diagnosis:
 
     @property
     def message(self) -> str:
-        """The text of the event and of the condition: the refusal, then what PostFilter could not do about it."""
+        """The text of the event and of the condition: the refusal, then PostFilter's result."""
         return f"{self.refusal} {self.post_filter_message}" if self.post_filter_message else self.refusal
 
     @property
     def refusal(self) -> str:
-        """What the filters say: `0/5 nodes are available: 2 Insufficient cpu, …`."""
+        """The filters' message: `0/5 nodes are available: 2 Insufficient cpu, …`."""
         histogram: Counter[str] = Counter()
         for reasons in self.rejected.values():
             histogram.update(reasons)
@@ -129,7 +133,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class CycleError:
-    """The cycle itself failed: a plugin's error, or no node exists. `is_rejection` for the latter."""
+    """The failure of a cycle: a plugin's error, or no node exists. `is_rejection` for the latter."""
 
     message: str
     is_rejection: bool = False

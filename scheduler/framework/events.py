@@ -1,7 +1,7 @@
-"""Cluster events: what happened, in words precise enough to say whom it may help (KEP-4247).
+"""Cluster events, precise enough to decide which pods they may help (KEP-4247).
 
-A plugin that rejected a pod names the events that could change its mind and, for each, a hint function
-that looks closer. The queue asks only the plugins that rejected the pod.
+A plugin that rejected a pod names the events that could change its answer and, for each, a hint function
+that checks the objects. The queue asks only the plugins that rejected the pod.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scheduler.cache.node_info import PodInfo
 
 
 class Action(IntFlag):
-    """What happened to the object; a registration may name several."""
+    """The change of an object; a registration may name several."""
 
     ADD = 1
     DELETE = 2
@@ -38,7 +38,7 @@ class Action(IntFlag):
 
     @property
     def words(self) -> str:
-        """What messages show: every kind of update together is `UPDATE`."""
+        """The text in messages: every kind of update together is `UPDATE`."""
         if self == Action.ALL or Action.UPDATE not in self:
             return self.name or str(self)
         rest = self & ~Action.UPDATE
@@ -48,7 +48,7 @@ class Action(IntFlag):
 ASSIGNED_POD = "AssignedPod"
 UNSCHEDULED_POD = "UnscheduledPod"
 POD = "Pod"
-"""In a registration: pods of either kind."""
+"""The resource in a registration: pods of either kind."""
 NODE = "Node"
 WILDCARD = "*"
 
@@ -63,7 +63,7 @@ class ClusterEvent:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether every pod may be helped by it."""
+        """Whether the event may help every pod."""
         return self.resource == WILDCARD
 
     def matches(self, registered: ClusterEvent) -> bool:
@@ -96,18 +96,18 @@ Objects are `Node` views for node events and `Pod` views for pod events."""
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """An event a plugin wants its rejected pods woken by; without a hint, always."""
+    """An event for which a plugin wants its rejected pods woken; without a hint, always."""
 
     event: ClusterEvent
     hint: HintFunction | None = None
 
 
 def with_taints(registered: Sequence[Registration]) -> tuple[Registration, ...]:
-    """Add a registration for every change of a node's taints where new nodes are named and taints are not.
+    """Add a registration for every change of a node's taints if new nodes are registered and taints are not.
 
-    Upstream's collection of registrations does so, with the hint that always queues: a plugin may have missed a node
-    that was tainted when it came (kubernetes #109437).
-    Source: upstream `pkg/scheduler/scheduler.go`, `buildQueueingHintMap`.
+    Upstream's collection of registrations does so, with the hint that always queues: a plugin may have missed a
+    node that was tainted when it came (kubernetes #109437). Source: upstream `pkg/scheduler/scheduler.go`,
+    `buildQueueingHintMap`.
     """
     actions = Action(0)
     for each in registered:

@@ -1,10 +1,10 @@
-"""What a plugin's exception becomes: the error of the attempt in which the plugin was called. Pure.
+"""The conversion of a plugin's exception into the error of the attempt in which it was called. Pure.
 
-The pod of that attempt fails with the message, and is tried again like after any other error; the queue goes on. Out of
-memory is no plugin's error: the process ends by it.
+The pod of that attempt fails with the message, and is tried again as after any other error; the queue goes
+on. Out of memory is not a plugin's error: it ends the process.
 
-The messages are those of upstream, where a panic ends the process.
-Source: upstream `pkg/scheduler/framework/runtime/framework.go`.
+The messages are those of upstream, where a panic ends the process. Source: upstream
+`pkg/scheduler/framework/runtime/framework.go`.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _RUNNING: Final = {
 
 
 def failure_of(error: Exception, point: str, plugin: str) -> Status:
-    """Report what a plugin raised at an extension point, and return it as the plugin's answer. Raises: MemoryError."""
+    """Report a plugin's exception at an extension point, and return the plugin's answer. Raises: MemoryError."""
     if isinstance(error, MemoryError):
         raise error
     faults.report(f'{point} of the plugin "{plugin}"', error)
@@ -31,7 +31,7 @@ def failure_of(error: Exception, point: str, plugin: str) -> Status:
 
 
 def failure_in(error: Exception, plugins: Mapping[str, Any]) -> Status:
-    """Return the status of a cycle that an exception has ended, and which plugin of the profile raised it, if one did.
+    """Return the error status of a cycle that an exception has ended, with the plugin that raised it, if any.
 
     Raises: MemoryError.
     """

@@ -1,8 +1,8 @@
-"""Hooks around another plugin's calls: before each it may answer instead, after each it may change the answer.
+"""Hooks around another plugin's calls: they may answer instead of the plugin, or change its answer.
 
-A hook is a method `before_POINT` or `after_POINT` of any object; the plugin that it is about stays as it is. With one
-at Filter or Score the plugin is asked node by node, and nothing that it answers is remembered.
-Source: kubernetes-sigs/kube-scheduler-simulator, `simulator/scheduler/plugin/wrappedplugin.go` (PluginExtenders).
+A hook is a method `before_POINT` or `after_POINT` of any object; the hooked plugin itself is unchanged.
+With a hook at Filter or Score the plugin is called node by node, and its answers are not cached. Source:
+kubernetes-sigs/kube-scheduler-simulator, `simulator/scheduler/plugin/wrappedplugin.go` (PluginExtenders).
 """
 
 import inspect
@@ -26,7 +26,7 @@ POINTS: Final[dict[str, str]] = {
     "bind": "bind",
     "post_bind": "post_bind",
 }
-"""A plugin's method to the name of its hooks: `before_normalize_score`."""
+"""The hooks' names by a plugin's method: `before_normalize_score`."""
 _BY_ROW: Final = ("row_signature", "sign")
 _FOR_ALL: Final = {"filter": ("filter_all", "explain_all", *_BY_ROW), "score": ("score_all", *_BY_ROW)}
 
@@ -40,8 +40,9 @@ def hooks_of(hooks: Any) -> list[str]:
 class HookedPlugin:
     """A plugin with hooks around its calls; in all else it is the plugin.
 
-    A before hook gets what the method gets. What it returns is the answer, and the plugin is not asked, unless it is
-    None or a success. An after hook gets the answer besides, last, and returns what is to be the answer.
+    A before hook gets the method's arguments. Its result is the answer, and the plugin is not called, unless
+    the result is None or a success. An after hook gets the answer as an additional last argument, and returns
+    the final answer.
     """
 
     def __init__(self, plugin: Any, hooks: Any) -> None:

@@ -1,8 +1,8 @@
-"""Where a pod fits only without the pods that are nominated there, remembered by template and priority.
+"""Rows where a pod does not fit beside the pods nominated there, cached by template and priority.
 
-Many preemptors wait at once for their victims to leave, each with a node nominated to it, and every cycle has to
-ask for each such node whether the pod fits beside them. Where filters look at nothing but a node's
-row, an answer holds until the node or the nominations to it change; then only those are asked about again.
+Many preemptors wait at once for their victims to leave, each with a node nominated to it, and every cycle
+has to check for each such node whether the pod fits beside them. If filters depend on nothing but a node's
+row, an answer holds until the node or the nominations to it change; then only those rows are checked again.
 Source: scheduler-queue-and-cycles 7.
 """
 
@@ -23,15 +23,18 @@ from services.api.lru import LRU
 
 REMEMBERED_MAX: Final = 16
 CHANGED_MAX: Final = 256
-"""With more changed rows than this, starting anew is cheaper."""
+"""Number of changed rows above which starting anew is cheaper."""
 Ask = Callable[[CycleState, PodInfo, NodeInfo, Sequence[PodInfo]], Status]
-"""Whether the pod fits the node beside those pods."""
+"""The check whether the pod fits the node beside those pods."""
 
 
 @dataclass(slots=True)
 class BlockedRows:
-    """`rejections`: the rows that nominations take away, by what is said about them; `free` is False at exactly those.
-    The cursors say how much of the two logs is known."""
+    """The rows that nominations block.
+
+    `rejections`: these rows by status; `free` is False at exactly those. The cursors say how much of the two
+    logs is processed.
+    """
 
     epoch: int
     cursor: int
@@ -41,7 +44,7 @@ class BlockedRows:
     _by_row: dict[int, Status] = field(default_factory=dict)
 
     def put(self, row: int, no: Status | None) -> None:
-        """Take in the answer about a row."""
+        """Set the answer for a row."""
         before = self._by_row.pop(row, None)
         if before is not None:
             self.rejections[before][row] = False
@@ -51,7 +54,7 @@ class BlockedRows:
             self.rejections.setdefault(no, np.zeros(len(self.free), bool))[row] = True
 
     def but(self, row: int, no: Status | None) -> BlockedRows:
-        """Return the same with another answer for one row."""
+        """Return a copy with another answer for one row."""
         rejections = {each: mask.copy() for each, mask in self.rejections.items()}
         other = BlockedRows(
             self.epoch, self.cursor, self.seen_changes, self.free.copy(), rejections, self._by_row.copy()
@@ -64,7 +67,7 @@ class BlockedRows:
 
 
 class NominatedPodFilter:
-    """Asks about nodes with nominations, and remembers."""
+    """Filters nodes with nominations, and caches the answers."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -73,8 +76,10 @@ class NominatedPodFilter:
     def of(
         self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator, mask: Mask, *, is_local: bool
     ) -> BlockedRows:
-        """Return which rows of the mask nominations take away.
-        `is_local`: answers depend on the row alone; then the mask is the template's, whatever else narrows it."""
+        """Return the rows of the mask that nominations block.
+
+        `is_local`: answers depend on the row alone; then the mask is the template's, whatever else narrows it.
+        """
 
         def answer(row: int, *, is_shared: bool) -> Status | None:
             node = columns.nodes[row]

@@ -22,25 +22,25 @@ from scheduler.framework.status import SUCCESS, Status
 
 MAX_NODE_SCORE: Final = 100
 PODS_TO_ACTIVATE: Final = "PodsToActivate"
-"""Where in the cycle's state a Permit plugin leaves the keys of pods that should be tried now."""
+"""The key of the cycle's state where a Permit plugin leaves the keys of pods that should be tried now."""
 
 
 class Plugin(Protocol):
-    """The least a plugin is."""
+    """The minimum of a plugin: its name."""
 
     name: str
 
 
 @runtime_checkable
 class EnqueueExtensions(Protocol):
-    """Which events may change this plugin's rejection; one that names none has its pods tried after every event."""
+    """The events that may change this plugin's rejection; without any, its pods are tried after every event."""
 
     def events_to_register(self) -> Sequence[Registration]: ...
 
 
 @runtime_checkable
 class PreEnqueuePlugin(Plugin, Protocol):
-    """Says whether a pod may enter the active queue; a rejection gates it."""
+    """Decides whether a pod may enter the active queue; a rejection gates it."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status: ...
 
@@ -54,7 +54,7 @@ class QueueSortPlugin(Plugin, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """`node_names`: the only nodes worth looking at; None: all."""
+    """The result of PreFilter. `node_names`: the only candidate nodes; None: all."""
 
     status: Status = SUCCESS
     node_names: tuple[str, ...] | None = None
@@ -69,8 +69,11 @@ class PreFilterPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PreFilterExtensions(Plugin, Protocol):
-    """Has the state that PreFilter left follow pods that are put on or taken off a node in thought.
-    They work on a clone of the cycle's state; what they change there must offer `clone()` (see `CycleState.clone`)."""
+    """Updates the state of PreFilter for pods that a what-if puts on or takes off a node.
+
+    It works on a clone of the cycle's state; data that it changes must offer `clone()` (see
+    `CycleState.clone`).
+    """
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None: ...
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None: ...
@@ -78,18 +81,18 @@ class PreFilterExtensions(Plugin, Protocol):
 
 @runtime_checkable
 class FilterPlugin(Plugin, Protocol):
-    """Says whether the pod fits one node. Preemption asks about nodes changed in thought."""
+    """Decides whether the pod fits one node. Preemption calls it with hypothetical nodes."""
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What PostFilter achieved. `nominated_node`: None keeps the nomination, "" clears it.
+    """The result of PostFilter. `nominated_node`: None keeps the nomination, "" clears it.
 
-    `actions`: evictions, performed in order by the loop that ran the cycle. `asks`: candidates that extenders must see
-    first; with their answer in the cycle state, PostFilter is run again. `retry_with`: what the state of another
-    cycle of the pod, at once, starts with; when that finds no node either, PostFilter is run again.
+    `actions`: evictions, performed in order by the loop that ran the cycle. `asks`: candidates that extenders
+    must see first; with their answer in the cycle state, PostFilter is run again. `retry_with`: the initial
+    state of another cycle of the pod, run at once; if that finds no node either, PostFilter is run again.
     """
 
     status: Status
@@ -131,7 +134,7 @@ class ScoreExtensions(Plugin, Protocol):
 
 @runtime_checkable
 class ReservePlugin(Plugin, Protocol):
-    """Its part of assuming, and undoing it; `unreserve` must be safe to call without `reserve`."""
+    """Reserves for an assumed pod, and undoes that; `unreserve` must be safe to call without `reserve`."""
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status: ...
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
@@ -146,15 +149,17 @@ class PermitPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PreBindPlugin(Plugin, Protocol):
-    """What must be true in the API before the bind; it makes its calls with the `client` it is given.
-    `pre_bind_pre_flight` answers Skip when there will be nothing to do (KEP-5278)."""
+    """Prepares in the API what must be true before the bind, with the `client` it is given.
+
+    `pre_bind_pre_flight` answers Skip when there will be nothing to do (KEP-5278).
+    """
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status: ...
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status: ...
 
 
 class BindCall(msgspec.Struct, frozen=True):
-    """The one write that makes a choice true. `expected_unbind_count` None: not a precondition."""
+    """The write that binds a pod. `expected_unbind_count` None: not a precondition."""
 
     node_name: str
     expected_unbind_count: int | None = None
@@ -162,13 +167,13 @@ class BindCall(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class BindPlugin(Plugin, Protocol):
-    """Says how to bind, or Skip; the binder makes the call."""
+    """Returns the bind call, or Skip; the binder makes the call."""
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status: ...
 
 
 @runtime_checkable
 class PostBindPlugin(Plugin, Protocol):
-    """Learns that the bind succeeded."""
+    """Is informed that the bind succeeded."""
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...

@@ -15,15 +15,17 @@ from services.api.kinds.podgroup import PodGroup
 
 @runtime_checkable
 class ExplainsGate(Plugin, Protocol):
-    """Says what users should read of its rejection at PreEnqueue, "" for nothing (KEP-5501, explicit models)."""
+    """Returns the message of its PreEnqueue rejection for users, "" for none (KEP-5501, explicit models)."""
 
     def gate_message(self, pod: PodInfo, status: Status) -> str: ...
 
 
 @runtime_checkable
 class DelaysGateReport(Plugin, Protocol):
-    """Says how long a rejection at PreEnqueue should last before it is reported (KEP-5501, `delay_scope`):
-    `gate_delay_s` for all of its rejections, or `delay_of_gate` for each."""
+    """Returns how long a PreEnqueue rejection should last before it is reported (KEP-5501, `delay_scope`).
+
+    `gate_delay_s` is for all of its rejections, `delay_of_gate` for each.
+    """
 
     gate_delay_s: float
 
@@ -32,22 +34,26 @@ class DelaysGateReport(Plugin, Protocol):
 
 @runtime_checkable
 class ResizeInterestedPlugin(Plugin, Protocol):
-    """Says whether its PostFilter takes on a pod that waits on its node for capacity to grow (KEP-5836, G0)."""
+    """Decides whether its PostFilter handles a pod that waits on its node for capacity to grow (KEP-5836, G0)."""
 
     def should_handle_deferred_resize(self, pod: PodInfo, node_name: str) -> bool: ...
 
 
 @runtime_checkable
 class RelevancePlugin(Plugin, Protocol):
-    """Says first of all whether it has anything to do with the pod; Skip keeps it out of the cycle, everywhere.
-    Asked with KEP-5836's G4 only. A plugin that does not say is relevant for pods without a node, and for no others."""
+    """Decides first of all whether it concerns the pod; Skip keeps it out of the cycle, at every point.
+
+    Called with KEP-5836's G4 only. A plugin without this method concerns pods without a node, and no others.
+    """
 
     def is_relevant_for_pod(self, state: CycleState, pod: PodInfo) -> Status: ...
 
 
 class PlacementProgress(msgspec.Struct, frozen=True):
-    """How far a group cycle is.
-    `scheduled`: members with a node, those of earlier cycles too; `remaining`: members not tried yet."""
+    """The progress of a group cycle.
+
+    `scheduled`: members with a node, those of earlier cycles too; `remaining`: members not tried yet.
+    """
 
     scheduled: int
     remaining: int
@@ -55,7 +61,9 @@ class PlacementProgress(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class PlacementFeasiblePlugin(Plugin, Protocol):
-    """Says after each member of a group cycle whether the group's constraint is met.
-    Success: it is. Wait: not yet. Unschedulable: it cannot be any more, and the cycle ends."""
+    """Decides after each member of a group cycle whether the group's constraint is met.
+
+    Success: it is. Wait: not yet. Unschedulable: it cannot be any more, and the cycle ends.
+    """
 
     def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status: ...

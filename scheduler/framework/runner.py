@@ -1,5 +1,7 @@
-"""Run a profile's plugins, one extension point at a time, over all nodes at once.
-What row-pure plugins say is remembered by template (`templates`); the others are asked in every cycle."""
+"""The runner of a profile's plugins: one extension point at a time, over all nodes at once.
+
+Answers of row-pure plugins are cached by template (`templates`); the others are called in every cycle.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from scheduler.framework.arrangement import (
 from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration, with_taints
 from scheduler.framework.failures import failure_of
-from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
+from scheduler.framework.nominated_pods import Ask, BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import BindCall, EnqueueExtensions, PostFilterResult, PreFilterResult
 from scheduler.framework.proposal_points import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
@@ -40,7 +42,10 @@ REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 
 
 class Prepared(NamedTuple):
-    """What PreFilter said: a rejection on all nodes, or perhaps the only nodes worth looking at and who named them."""
+    """The result of PreFilter: a rejection on all nodes, or the only candidate nodes.
+
+    `named_by`: the plugins that named these nodes.
+    """
 
     rejection: Status | None
     node_names: tuple[str, ...] | None = None
@@ -48,25 +53,25 @@ class Prepared(NamedTuple):
 
     @property
     def elsewhere(self) -> str:
-        """Why a node is none of `node_names`."""
+        """The reason for nodes that are not in `node_names`."""
         simultaneously = " simultaneously" if len(self.named_by) > 1 else ""
         return f"node(s) didn't satisfy plugin(s) [{' '.join(self.named_by)}]{simultaneously}"
 
 
 @dataclass(slots=True)
 class Feasible:
-    """The rows that fit, or why none does."""
+    """The rows that fit, or why no row does."""
 
     mask: Mask
     remembered: Remembered | None
     is_narrowed: bool
-    """Whether `mask` is a part of what is remembered."""
+    """Whether `mask` is only a part of the cached mask."""
     prepared: Prepared
     refusals: list[tuple[Any, Mask | None]] = field(default_factory=list)
     scores: dict[str, Scores | int] = field(default_factory=dict)
-    """What was added up of the plugins whose scores are not remembered ready for that, 0 to 100."""
+    """Scores by plugin, 0 to 100, except those that the cache already has in its total."""
     blocked: BlockedRows | None = None
-    """Rows that nominations take away; None when there are none."""
+    """Rows that nominations block; None when there are none."""
 
     @property
     def status(self) -> Status:
@@ -76,9 +81,24 @@ class Feasible:
 
 @runtime_checkable
 class UsesFilters(Protocol):
-    """Asks the filters of the profile it belongs to; it gets them once, when the profile is put together."""
+    """Uses the filters of its own profile; it gets them once, when the profile is made."""
 
     def use_filters(self, filters: Runner) -> None: ...  # noqa: D102
+
+
+class RunnerMemory(NamedTuple):
+    """What a runner knows from one cycle to the next."""
+
+    forms: Forms
+    templates: Templates
+    nominated_filter: NominatedPodFilter
+
+    @classmethod
+    def of(cls, profile: Sequence[Enabled], row_pure: Sequence[Any], ask: Ask) -> RunnerMemory:
+        """Return the memory of a runner that has run nothing yet. `row_pure`: plugins whose answers are remembered by
+        template; `ask`: whether a pod fits a node beside the pods nominated there."""
+        forms = Forms(e.plugin for e in profile)
+        return cls(forms, Templates(row_pure, forms), NominatedPodFilter(ask))
 
 
 class Runner:
@@ -89,7 +109,7 @@ class Runner:
 
     `points`: which plugins run where, names in their order, by extension point; None: every plugin wherever it serves.
     `asks_relevance`: plugins that can say so are asked first whether the pod concerns them (KEP-5836, G4).
-    `observer`: observes the calls; `twin`: the runner whose memory an observed one shares.
+    `observer`: observes the calls; `memory`: of the runner that is observed, which this one shares; None: its own.
     `is_part`: it runs some plugins of a profile whose filters they use already.
     """
 
@@ -100,47 +120,38 @@ class Runner:
         *,
         asks_relevance: bool = False,
         observer: Observer | None = None,
-        twin: Runner | None = None,
+        memory: RunnerMemory | None = None,
         is_part: bool = False,
     ) -> None:
         arrangement = Arrangement(profile, points, observer)
-        plugins = [e.plugin for e in profile]
-        self.profile, self.points = arrangement.profile, arrangement.points
-        self.plugins_by_name: dict[str, Any] = {p.name: p for p in plugins}
+        self.profile, self.points, self.sort_key = arrangement.profile, arrangement.points, arrangement.sort_key()
+        self.plugins_by_name: dict[str, Any] = {e.name: e.plugin for e in profile}
         self.weights: dict[str, int] = {e.name: e.weight for e in profile}
-        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] | None = next(
-            (e.plugin.sort_key for e in arrangement.at("queueSort")), None
-        )
-        self._choosy: list[Any] = [p for p in plugins if asks_relevance and isinstance(p, RelevancePlugin)]
+        self._choosy = arrangement.plugins_with(RelevancePlugin) if asks_relevance else []
         # What a plugin says that depends on the pod as a whole is not remembered by template.
-        row_pure = [p for p in plugins if isinstance(p, RowPure) and p not in self._choosy]
-        filters = self._filters = FilterPlugins.of(arrangement, row_pure)
-        scores = self._scores = ScorePlugins.of(arrangement, row_pure)
+        row_pure = [p for p in arrangement.plugins_with(RowPure) if p not in self._choosy]
+        self._filters = FilterPlugins.of(arrangement, row_pure)
+        self._scores = ScorePlugins.of(arrangement, row_pure)
         self._plugins = PointPlugins.of(arrangement)
-        self._placement = [p for p in plugins if isinstance(p, PlacementFeasiblePlugin)]
-        self._signing = SigningPlugins.of(filters, scores)
-        self._pure = RowPlugins(
-            arrangement.callees(filters.pure), arrangement.scorers(scores.plain), arrangement.scorers(scores.normalized)
-        )
-        self._forms: Forms = twin._forms if twin is not None else Forms(plugins)
-        self._templates: Templates = twin._templates if twin is not None else Templates(row_pure, self._forms)
-        self._nominated_filter: NominatedPodFilter = (
-            twin._nominated_filter if twin is not None else NominatedPodFilter(self._filter_with_nominated)
-        )
-        for plugin in plugins if twin is None and not is_part else ():
-            if isinstance(plugin, UsesFilters):
-                plugin.use_filters(self)
+        self._placement = arrangement.plugins_with(PlacementFeasiblePlugin)
+        self._signing = SigningPlugins.of(self._filters, self._scores)
+        self._pure = _row_plugins(arrangement, self._filters, self._scores)
+        own = memory or RunnerMemory.of(profile, row_pure, self._filter_with_nominated)
+        self._forms, self._templates, self._nominated_filter = own
+        for plugin in arrangement.plugins_with(UsesFilters) if memory is None and not is_part else ():
+            plugin.use_filters(self)
         if observer is not None:
             observer.points(self)
 
     def observed(self, observer: Observer) -> Runner:
-        """Return the runner with the same plugins and the same memory whose calls are observed."""
-        return Runner(self.profile, self.points, asks_relevance=bool(self._choosy), observer=observer, twin=self)
+        """Return a runner with the same plugins and the same cache whose calls are observed."""
+        memory = RunnerMemory(self._forms, self._templates, self._nominated_filter)
+        return Runner(self.profile, self.points, asks_relevance=bool(self._choosy), observer=observer, memory=memory)
 
     def only(
         self, is_kept: Callable[[Any], bool], *, asks_relevance: bool = False, observer: Observer | None = None
     ) -> Runner:
-        """Return a runner of some of the plugins, at the points where they run here, which remembers nothing yet."""
+        """Return a runner of some of the plugins, at the same points, with an empty cache."""
         kept = [e for e in self.profile if is_kept(e.plugin)]
         names = {e.name for e in kept}
         points = {p: [name for name in at if name in names] for p, at in self.points.items()}
@@ -153,7 +164,7 @@ class Runner:
     # -- queue ---------------------------------------------------------------------------------------
 
     def registrations(self) -> dict[str, tuple[Registration, ...]]:
-        """Return, by plugin, the events that may change its rejection; one that names none gets every event."""
+        """Return, by plugin, the events that may change its rejection; a plugin without events gets every event."""
         anything = (Registration(ClusterEvent(WILDCARD, Action.ALL)),)
         return {
             e.name: with_taints(e.plugin.events_to_register()) if isinstance(e.plugin, EnqueueExtensions) else anything
@@ -162,7 +173,7 @@ class Runner:
         }
 
     def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
-        """Return the first rejection, or success; the plugin that gated the pod before is asked first."""
+        """Return the first rejection, or success; the plugin that gated the pod before is called first."""
         plugins = self._plugins.pre_enqueue
         if first:
             plugins = sorted(plugins, key=lambda p: p.name != first)
@@ -178,7 +189,7 @@ class Runner:
     # -- PreFilter and Filter --------------------------------------------------------------------------
 
     def filter(self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator | None = None) -> Feasible:
-        """Return the rows where every filter says yes."""
+        """Return the rows that every filter passes."""
         prepared = self.pre_filter(state, pod, columns)
         if prepared.rejection is not None:
             return Feasible(columns.full(False), None, True, prepared)
@@ -208,8 +219,10 @@ class Runner:
         return found
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Prepared:
-        """Run PreFilter; which plugins skip their Filter is noted in the state. A rejection that preemption may turn
-        lets the others run, any other ends it."""
+        """Run PreFilter; plugins that skip their Filter are noted in the state.
+
+        After a rejection that preemption may resolve the other plugins still run; any other rejection ends it.
+        """
         names: set[str] | None = None
         named_by: list[str] = []
         rejection: Status | None = None
@@ -261,7 +274,7 @@ class Runner:
     def filter_beside(self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]) -> Status:
         """Return the first rejection of one node, both with the pods nominated there and without them, or success.
 
-        Both, because those pods may not come: capacity taken by them must not be given away, and a
+        Both are needed, because those pods may not come: capacity taken by them must not be given away, and a
         neighbour that only they would be must not be counted on.
         """
         if nominated:
@@ -281,13 +294,13 @@ class Runner:
         return self.filter_node(state, pod, with_nominated)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        """Let the plugins' state follow a pod that was put on the node for a what-if."""
+        """Update the plugins' state for a pod that a what-if puts on the node."""
         for plugin in self._filters.followers:
             if plugin.name not in state.skip_filter:
                 plugin.add_pod(state, pod, added, node)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        """Let the plugins' state follow a pod that was taken off the node for a what-if."""
+        """Update the plugins' state for a pod that a what-if takes off the node."""
         for plugin in self._filters.followers:
             if plugin.name not in state.skip_filter:
                 plugin.remove_pod(state, pod, removed, node)
@@ -295,16 +308,19 @@ class Runner:
     # -- signing (KEP-5598) ------------------------------------------------------------------------------
 
     def template_of(self, pod: PodInfo) -> int:
-        """Return a number that pods share for whom the row-pure plugins answer alike."""
+        """Return a number that is equal for pods that the row-pure plugins treat alike."""
         return self._templates.signature(pod)
 
     def row_fits(self, state: CycleState, pod: PodInfo, columns: Columns, row: int) -> bool:
-        """Return what the row-pure filters say of one row, from memory."""
+        """Return whether the row-pure filters pass one row, from the cache."""
         return bool(self._templates.recall(state, pod, columns, self._pure).mask[row])
 
     def fragments(self, state: CycleState, pod: PodInfo, *, of_scores: bool) -> tuple[Hashable, ...] | None:
-        """Return what the plugins beyond the template sign the pod with; None when one cannot, and has a say in it.
-        After PreFilter; with `of_scores` after PreScore, too."""
+        """Return the signatures of the plugins that are not cached by template.
+
+        None when a plugin that has a part in the cycle cannot sign. It is called after PreFilter; with `of_scores`
+        after PreScore, too.
+        """
         if any(name not in state.skip_filter for name in self._signing.unsigned_filters):
             return None
         if of_scores and any(name not in state.skip_score for name in self._signing.unsigned_scores):
@@ -321,7 +337,7 @@ class Runner:
         return any(p.name not in state.skip_filter for p in self._filters.plugins)
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Return the first filter's no for one node, or success."""
+        """Return the first filter's rejection of one node, or success."""
         for plugin in self._filters.plugins:
             if plugin.name in state.skip_filter:
                 continue
@@ -336,9 +352,11 @@ class Runner:
     def diagnose(
         self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible, made: Diagnosis | None = None
     ) -> Diagnosis:
-        """Return, for a pod without feasible node, who refused which nodes why.
-        A node is charged to the first plugin that refused it, in the profile's order. `made`: what is filled in, a new
-        one unless given."""
+        """Return, for a pod without feasible node, which plugin refused which nodes and why.
+
+        A node is charged to the first plugin that refused it, in the profile's order. `made`: the diagnosis to fill
+        in, a new one unless given.
+        """
         diagnosis = made or Diagnosis(columns.count, unresolvable=np.zeros(columns.capacity, bool))
         rejection = found.prepared.rejection
         if rejection is not None:
@@ -367,27 +385,12 @@ class Runner:
                 continue
             refused = alive & ~passed
             if refused.any():
-                self._explain(diagnosis, state, pod, columns, plugin, refused)
+                self._forms.explain(diagnosis, state, pod, columns, plugin, refused)
                 alive &= passed
         for status, rows in found.blocked.rejections.items() if found.blocked is not None else ():
             # What is still alive would fit but for the pods nominated there.
             diagnosis.refuse(status.plugin, status.reasons, status.code, rows & alive)
         return diagnosis
-
-    def _explain(
-        self, diagnosis: Diagnosis, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, refused: Mask
-    ) -> None:
-        if plugin.name in self._forms.vector_filters:
-            for refusal in plugin.explain_all(state, pod, columns, refused):
-                diagnosis.refuse(plugin.name, (refusal.reason,), refusal.code, refusal.mask)
-            return
-        said: dict[Status, Mask] = {}
-        for row in np.flatnonzero(refused):
-            node = columns.nodes[row]
-            assert node is not None
-            said.setdefault(plugin.filter(state, pod, node), columns.full(False))[row] = True
-        for status, rows in said.items():
-            diagnosis.refuse(plugin.name, status.reasons, status.code, rows)
 
     # -- PreScore and Score --------------------------------------------------------------------------------
 
@@ -426,7 +429,7 @@ class Runner:
         return total, SUCCESS
 
     def scores_of(self, state: CycleState, found: Feasible, rows: NDArray[np.intp]) -> dict[str, Scores | int]:
-        """Return each plugin's scores (0 to 100, before weights) of a few rows, as `score` has just added them up."""
+        """Return each plugin's scores (0 to 100, before weights) for a few rows, as `score` has just added them up."""
         known, skipped = found.remembered, state.skip_score
         assert known is not None
         table: dict[str, Scores | int] = {
@@ -451,8 +454,8 @@ class Runner:
     ) -> PostFilterResult | None:
         """Run PostFilter plugins until one succeeds or is final; None when there are none.
 
-        The texts of all that could not help are joined, in order; a success leaves none (12.1). Of their results
-        the last counts that says anything about the nomination.
+        The messages of all that could not help are joined, in order; a success leaves none (12.1). The last result
+        that changes the nomination counts.
         """
         result: PostFilterResult | None = None
         messages: list[str] = []
@@ -497,7 +500,7 @@ class Runner:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo every plugin's Reserve, last first."""
+        """Undo every plugin's Reserve, the last one first."""
         for plugin in reversed(self._concerned(self._plugins.reserve, state)):
             try:
                 plugin.unreserve(state, pod, node_name)
@@ -521,7 +524,7 @@ class Runner:
         return (Status(Code.WAIT) if waits else SUCCESS), waits
 
     def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status:
-        """Return the first answer of PlacementFeasible that is not a yes, or success."""
+        """Return the first answer of PlacementFeasible that is not a success, or success."""
         for plugin in self._placement:
             try:
                 status = plugin.placement_feasible(group, progress)
@@ -532,7 +535,7 @@ class Runner:
         return SUCCESS
 
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
-        """Whether any PreBind plugin announces work (KEP-5278); one that raises is asked again by `pre_bind`."""
+        """Whether any PreBind plugin announces work (KEP-5278); a plugin that raises is called again by `pre_bind`."""
         everyone = self._plugins.pre_bind
         plugins = everyone if not state.irrelevant else self._concerned(everyone, state)
         try:
@@ -574,7 +577,7 @@ class Runner:
         return Status(Code.ERROR, ("all Bind plugins skipped",))
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Run PostBind: the bind succeeded."""
+        """Run PostBind after the bind succeeded."""
         for plugin in (
             self._plugins.post_bind if not state.irrelevant else self._concerned(self._plugins.post_bind, state)
         ):
@@ -582,6 +585,13 @@ class Runner:
                 plugin.post_bind(state, pod, node_name)
             except Exception as error:  # the pod is bound, whatever follows
                 failure_of(error, "PostBind", plugin.name)
+
+
+def _row_plugins(arrangement: Arrangement, filters: FilterPlugins, scores: ScorePlugins) -> RowPlugins:
+    """Return the row-pure plugins as they are called."""
+    return RowPlugins(
+        arrangement.callees(filters.pure), arrangement.scorers(scores.plain), arrangement.scorers(scores.normalized)
+    )
 
 
 def _of(status: Status, plugin: Any, running: str = "") -> Status:

@@ -1,4 +1,4 @@
-"""What a plugin answers: one of seven codes, and reasons for people."""
+"""The answer of a plugin: one of seven codes, and reasons for people."""
 
 from enum import IntEnum
 
@@ -8,7 +8,7 @@ import msgspec
 class Code(IntEnum):
     """The seven answers. Unschedulable: preemption may help; UnschedulableAndUnresolvable: it may not.
 
-    Skip: this plugin has nothing to say in this cycle. Wait: only from Permit and PlacementFeasible. Pending: waits
+    Skip: this plugin has no part in this cycle. Wait: only from Permit and PlacementFeasible. Pending: waits
     for an external actor, and once woken skips the back-off. Error: a bug or a refused call, never a rejection.
     """
 
@@ -22,7 +22,7 @@ class Code(IntEnum):
 
     @property
     def is_rejected(self) -> bool:
-        """Whether it is a rejection, as opposed to an error."""
+        """Whether the code is a rejection, as opposed to an error."""
         return self in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
 
 
@@ -49,12 +49,12 @@ SKIP = Status(Code.SKIP)
 
 
 def unschedulable(*reasons: str) -> Status:
-    """Return a rejection that preemption may turn."""
+    """Return a rejection that preemption may resolve."""
     return Status(Code.UNSCHEDULABLE, reasons)
 
 
 def unresolvable(*reasons: str) -> Status:
-    """Return a rejection that preemption cannot turn."""
+    """Return a rejection that preemption cannot resolve."""
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
 
 

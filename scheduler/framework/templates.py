@@ -1,7 +1,8 @@
-"""What row-pure plugins answered about each distinct pod template, kept and brought up to date.
+"""The answers of row-pure plugins for each distinct pod template, cached and kept up to date.
 
-A template's answers are asked again (one node at a time) only about rows that changed since: usually the one node the
-last pod went to. That is what makes a cycle independent of the number of nodes, except for finding the best.
+A template's answers are recomputed (one node at a time) only for rows that changed since: usually the one
+node to which the last pod went. That is what makes a cycle independent of the number of nodes, except for
+finding the best.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -12,19 +13,19 @@ import numpy as np
 
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.status import Code
+from scheduler.framework.cycle_state import CycleState, Diagnosis
+from scheduler.framework.status import Code, Status
 from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 from services.api.lru import LRU
 
 REMEMBERED_TEMPLATES_MAX: Final = 16
 SIGNATURES_MAX: Final = 65536
 CHANGED_ROWS_MAX: Final = 48
-"""With more changed rows than this, asking all nodes at once is cheaper than one at a time."""
+"""Number of changed rows above which all nodes at once are cheaper than one at a time."""
 
 
 class Forms:
-    """Asks each plugin in the form it has: for all nodes at once, or node by node."""
+    """Calls each plugin in the form it has: for all nodes at once, or node by node."""
 
     def __init__(self, plugins: Iterable[Any]) -> None:
         # Asking a protocol costs microseconds; ask once.
@@ -37,8 +38,10 @@ class Forms:
                 self._vector_scores.add(plugin.name)
 
     def passed(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, alive: Mask) -> Mask | None:
-        """Return which of the `alive` rows pass; None when the plugin has nothing against any.
-        After an error no further node is asked about: it is noted in the state, and no row passes."""
+        """Return the `alive` rows that pass; None when the plugin passes all.
+
+        After an error no further node is tried: the error is noted in the state, and no row passes.
+        """
         if plugin.name in self.vector_filters:
             passed: Mask | None = plugin.filter_all(state, pod, columns)
             return passed
@@ -66,6 +69,22 @@ class Forms:
                 scores[row] = plugin.score(state, pod, node)
         return scores
 
+    def explain(
+        self, diagnosis: Diagnosis, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, refused: Mask
+    ) -> None:
+        """Put into the diagnosis why a plugin refused these rows."""
+        if plugin.name in self.vector_filters:
+            for refusal in plugin.explain_all(state, pod, columns, refused):
+                diagnosis.refuse(plugin.name, (refusal.reason,), refusal.code, refusal.mask)
+            return
+        said: dict[Status, Mask] = {}
+        for row in np.flatnonzero(refused):
+            node = columns.nodes[row]
+            assert node is not None
+            said.setdefault(plugin.filter(state, pod, node), columns.full(False))[row] = True
+        for status, rows in said.items():
+            diagnosis.refuse(plugin.name, status.reasons, status.code, rows)
+
 
 class RowPlugins(NamedTuple):
     """The row-pure plugins of a runner: scores that need no normalisation and scores that do, with their weights."""
@@ -77,7 +96,7 @@ class RowPlugins(NamedTuple):
 
 @dataclass(slots=True)
 class Remembered:
-    """Answers of the row-pure plugins for one template; `cursor` is how much of the log they know."""
+    """Cached answers of the row-pure plugins for one template; `cursor`: how much of the log is processed."""
 
     epoch: int
     cursor: int
@@ -92,7 +111,7 @@ class Remembered:
 
 
 class Templates:
-    """What the row-pure plugins of a profile answered."""
+    """The cached answers of a profile's row-pure plugins."""
 
     def __init__(self, row_pure: Sequence[Any], forms: Forms) -> None:
         self._row_pure = row_pure
@@ -102,7 +121,7 @@ class Templates:
         self._remembered: LRU[int, Remembered] = LRU(REMEMBERED_TEMPLATES_MAX)
 
     def recall(self, state: CycleState, pod: PodInfo, columns: Columns, asked: RowPlugins) -> Remembered:
-        """Return the row-pure answers for the pod's template, brought up to date by the plugins that are asked."""
+        """Return the row-pure answers for the pod's template, brought up to date by the plugins in `asked`."""
         signature = self.signature(pod)
         known = self._remembered.get(signature)
         log = columns.log
@@ -121,7 +140,7 @@ class Templates:
         return known
 
     def signature(self, pod: PodInfo) -> int:
-        """Return the template's number: equal for pods whom every row-pure plugin treats alike."""
+        """Return the template's number: equal for pods that every row-pure plugin treats alike."""
         signature = pod.signature
         if signature is None:
             if len(self._signatures) >= SIGNATURES_MAX:

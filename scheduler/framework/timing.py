@@ -1,7 +1,7 @@
-"""How long plugins take, known from one attempt in ten: the observer of a runner whose calls are timed.
+"""The durations of plugins, measured in one attempt in ten: the observer of a runner whose calls are timed.
 
-The other nine attempts go through the plain runner and pay nothing. What is remembered of a template is not asked
-and so not timed. Upstream samples plugins at 10 %, too. Source: scheduler-queue-and-cycles 10.
+The other nine attempts go through the plain runner and pay nothing. Cached answers need no call and so are
+not timed. Upstream samples plugins at 10 %, too. Source: scheduler-queue-and-cycles 10.
 """
 
 import inspect
@@ -11,13 +11,13 @@ from typing import Any, Final, Protocol
 from scheduler.framework.status import Code, Status
 
 EVERY: Final = 10
-"""One attempt, hint or event of so many is timed: a count decides, so that a run can be repeated."""
+"""One attempt, hint or event out of this number is timed; a counter decides, so that a run can be repeated."""
 STATUSES: Final = {code: code.name.title().replace("_", "") for code in Code}
 """Upstream's label values."""
 
 
 class Watch(Protocol):
-    """Where the times of plugins, points, hints and events go. `now`: monotonic seconds."""
+    """Receives the durations of plugins, points, hints and events. `now`: monotonic seconds."""
 
     def now(self) -> float: ...  # noqa: D102
     def plugin(self, plugin: str, point: str, status: str, took_s: float) -> None: ...  # noqa: D102
@@ -27,7 +27,7 @@ class Watch(Protocol):
 
 
 class Turns:
-    """Says yes every `EVERY`-th time, the first included."""
+    """Selects every `EVERY`-th call, the first included."""
 
     __slots__ = ("_count",)
 
@@ -35,14 +35,16 @@ class Turns:
         self._count = -1
 
     def is_next(self) -> bool:
-        """Count one more; say whether it is one to be timed."""
+        """Count one more; return whether it is to be timed."""
         self._count += 1
         return self._count % EVERY == 0
 
 
 def status_of(answer: Any) -> str:
-    """Return the status label of whatever a plugin or a point answers; masks, scores and calls are successes.
-    Results other than a bare status have one as their `status`."""
+    """Return the status label of an answer of a plugin or a point; masks, scores and calls are successes.
+
+    Results other than a bare status have one as their `status`.
+    """
     if isinstance(answer, tuple):
         answer = next((part for part in answer if isinstance(part, Status)), None)
     elif not isinstance(answer, Status):
@@ -75,18 +77,18 @@ _RUNNER_CALLS: Final = {
     "pre_bind": ("PreBind", ""),
     "post_bind": ("PostBind", ""),
 }
-"""A runner's method, its point, and the point before it that the method runs, too."""
+"""A runner's methods, each with its point, and an earlier point that the method also runs."""
 
 
 class Observer(Protocol):
-    """Observes a runner: stands between it and what it calls."""
+    """Observes the calls of a runner."""
 
     def of_plugin(self, plugin: str, point: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what is to be called instead of a plugin's method."""
+        """Return the function to call instead of a plugin's method."""
         ...
 
     def points(self, runner: Any) -> None:
-        """Take in the runner that is observed."""
+        """Take the runner that is observed."""
         ...
 
 
@@ -106,14 +108,14 @@ class Observed:
 
 
 class PluginTimes:
-    """Observes a runner: what each plugin and each extension point takes goes to the watch."""
+    """Measures the duration of each plugin and each extension point of a runner, for the watch."""
 
     def __init__(self, watch: Watch, profile: str) -> None:
         self._watch, self._profile = watch, profile
         self._spent: dict[str, float] = {}
 
     def points(self, runner: Any) -> None:
-        """Have the runner's methods timed."""
+        """Time the runner's methods."""
         for method, (point, first) in _RUNNER_CALLS.items():
             setattr(runner, method, self._of_point(point, first, getattr(runner, method)))
 

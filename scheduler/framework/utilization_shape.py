@@ -1,11 +1,16 @@
-"""How full is good: a line through points, from utilization to score (RequestedToCapacityRatio and its like).
-Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/helper/shape_score.go`."""
+"""The shape of scores: a line through points, from utilization to score (RequestedToCapacityRatio and its like).
+
+Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/helper/shape_score.go`.
+"""
 
 import msgspec
 
 
 class ShapePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """At `utilization` (0 to 100) the score is `score` (0 to 10); plugins' arguments write it so, too."""
+    """A point of the shape: at `utilization` (0 to 100) the score is `score` (0 to 10).
+
+    Plugins' arguments have the same form.
+    """
 
     utilization: int
     score: int

@@ -1,6 +1,7 @@
 """Filter and Score for all nodes at once: a mask or an array over the columns.
 
-They keep cycles short at thousands of nodes. A property test holds the two forms of every built-in equal.
+They keep cycles short at thousands of nodes. A property test compares the two forms of every built-in
+plugin.
 """
 
 # ruff: noqa: D102  (a protocol's class docstring says what its methods do)
@@ -26,10 +27,10 @@ class Refusal(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class VectorFilterPlugin(Protocol):
-    """Says of all nodes at once whether the pod fits, and afterwards why not.
+    """Filters all nodes at once, and afterwards gives the reasons.
 
-    `filter_all` returns a mask of `columns.capacity` rows, or None when every node passes. What it says
-    of rows without a node is ignored. `explain_all` returns the reasons for the rows of `refused`.
+    `filter_all` returns a mask of `columns.capacity` rows, or None when every node passes. Its values for rows
+    without a node are ignored. `explain_all` returns the reasons for the rows of `refused`.
     """
 
     name: str
@@ -49,18 +50,20 @@ class VectorScorePlugin(Protocol):
 
 @runtime_checkable
 class RowPure(Protocol):
-    """The answers depend only on this value of the pod and on the node's own row.
-    The runner remembers them and asks again, by the form for one node, only about rows that changed."""
+    """A plugin whose answers depend only on this value of the pod and on the node's own row.
+
+    The runner caches them and recomputes, by the form for one node, only the rows that changed.
+    """
 
     def row_signature(self, pod: PodInfo) -> Hashable: ...
 
 
 @runtime_checkable
 class Signs(Protocol):
-    """Says which pods it treats alike, on every node, although it is not row-pure (KEP-5598, Sign).
+    """A plugin that is not row-pure and can sign the pods that it treats alike, on every node (KEP-5598, Sign).
 
-    None: it cannot say. A filter or score that is neither row-pure nor signs keeps pods from being batched,
-    unless it skips for them.
+    None: it cannot sign the pod. A filter or score that is neither row-pure nor signs keeps pods from being
+    batched, unless it skips for them.
     """
 
     def sign(self, pod: PodInfo) -> Hashable | None: ...

@@ -1,8 +1,9 @@
-"""What the scheduler knows of kinds other than pods and nodes: budgets, volumes, groups, namespaces.
+"""The scheduler's view of kinds other than pods and nodes: budgets, volumes, groups, namespaces.
 
-Pods and nodes live in the cache, because the scheduler changes its mind about them before the API server
-does. All else is only read, and what informers hold is good enough. Adding a kind is a line in `WORLD_KINDS`:
-its changes then wake rejected pods by events of that kind's name (scheduler-queue-and-cycles 2.4, last row).
+Pods and nodes live in the cache, because the scheduler changes its view of them before the API server does.
+All other kinds are only read, and the informers' objects are good enough. Adding a kind is a line in
+`WORLD_KINDS`: its changes then wake rejected pods by events of that kind's name (scheduler-queue-and-cycles
+2.4, last row).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +66,7 @@ def followed(switches: Switches) -> tuple[type[View], ...]:
 
 
 class Lister(Protocol):
-    """What a world needs of an informer's store."""
+    """The methods of an informer's store that a world uses."""
 
     def get(self, key: Key) -> Any: ...  # noqa: D102
     def all(self, namespace: str = "") -> list[Any]: ...  # noqa: D102
@@ -73,8 +74,10 @@ class Lister(Protocol):
 
 
 class World:
-    """Read-only access to what is known of the other kinds: informers' stores, by view class.
-    A kind without one is empty."""
+    """Read-only access to the known objects of the other kinds: informers' stores, by view class.
+
+    A kind without a store is empty.
+    """
 
     def __init__(self, listers: Mapping[type[View], Lister]) -> None:
         self._listers = listers
@@ -124,14 +127,14 @@ class FixedWorld(World):
             self.put(each)
 
     def put(self, item: Any) -> None:
-        """Know the object, or its newer form."""
+        """Add the object, or replace it by its newer form."""
         objects, key = self._objects[type(item)], item.metadata.key
         change = Change(objects.get(key), item)
         objects[key] = item
         objects.notify(change)
 
     def delete(self, item: Any) -> None:
-        """Forget the object."""
+        """Remove the object."""
         objects = self._objects[type(item)]
         old = objects.pop(item.metadata.key, None)
         if old is not None:
@@ -139,10 +142,10 @@ class FixedWorld(World):
 
 
 def world_event(view: type[View], old: View | None, new: View | None) -> ClusterEvent:
-    """Return what a change of one of the other kinds is called: `PersistentVolumeAdd` and so on.
+    """Return the event of a change of another kind: `PersistentVolumeAdd` and so on.
 
-    A taint rule that comes, changes or goes is an update of slices, for plugins see these with the rules' taints.
-    Source: upstream `staging/src/k8s.io/dynamic-resource-allocation/resourceslice/tracker`.
+    A taint rule that comes, changes or goes is an update of slices, for plugins see these with the rules'
+    taints. Source: upstream `staging/src/k8s.io/dynamic-resource-allocation/resourceslice/tracker`.
     """
     if view is DeviceTaintRule:
         kind = resource_of_view(ResourceSlice).kind

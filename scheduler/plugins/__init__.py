@@ -1,1 +1,1 @@
-"""A file a plugin, or a folder with a `plugin.py`; being here makes a plugin known, `default_plugins` turns it on."""
+"""The plugins: one file each, or a folder with a `plugin.py`; `default_plugins` turns a known one on."""

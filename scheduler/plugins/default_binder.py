@@ -1,4 +1,4 @@
-"""Bind: one Binding with the pod's uid, and the number of unbinds this decision knew of (K1)."""
+"""The plugin for Bind: one Binding with the pod's uid, and the unbind count known to this decision (K1)."""
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.entry import Args, Handle, PluginEntry
@@ -9,7 +9,10 @@ from scheduler.switches import PluginSwitches
 
 
 class DefaultBinder:
-    """The switch `bind.precondition` adds the precondition `expectedUnbindCount` (kubelet-unbinding 4.3)."""
+    """The default binder; the switch `bind.precondition` adds the precondition `expectedUnbindCount`.
+
+    Source: kubelet-unbinding 4.3.
+    """
 
     name = "DefaultBinder"
 

@@ -1,6 +1,6 @@
-"""PostFilter: preempt by evicting pods of lower priority; PreEnqueue: wait while that is under way.
+"""PostFilter: preempt by evicting pods of lower priority; PreEnqueue: wait while evictions are under way.
 
-The plugin only decides. What it returns to be done, the evictions, is performed by `scheduler.preemption.evictions`.
+The plugin only decides. The evictions that it returns are performed by `scheduler.preemption.evictions`.
 Source: preemption 2 to 4; upstream `pkg/scheduler/framework/plugins/defaultpreemption`.
 """
 
@@ -36,12 +36,18 @@ from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 
 NAME: Final = "DefaultPreemption"
 EVICTIONS_DELAY_S: Final = 30.0
-"""How long evictions may take until that is reported, where plugins say so: a number of our own (KEP-5501)."""
+"""Seconds that evictions may take before that is reported, where plugins choose delays (KEP-5501).
+
+The number is our own.
+"""
 _NO_VICTIMS: Final = unresolvable(NO_VICTIMS)
 
 
 class DefaultPreemptionArgs(Args, frozen=True):
-    """How many candidates end the search: a percentage of the potential nodes, but at least an absolute number."""
+    """The number of candidates that end the search.
+
+    It is a percentage of the potential nodes, with an absolute minimum.
+    """
 
     min_candidate_nodes_percentage: int = candidates.PERCENTAGE
     min_candidate_nodes_absolute: int = candidates.ABSOLUTE
@@ -57,7 +63,7 @@ class DefaultPreemptionArgs(Args, frozen=True):
 
 
 class DefaultPreemption:
-    """One attempt is one `post_filter`."""
+    """The preemption plugin; one attempt is one `post_filter`."""
 
     name = NAME
     gate_delay_s = EVICTIONS_DELAY_S
@@ -75,7 +81,7 @@ class DefaultPreemption:
         self._filters: Runner | None = None
 
     def use_filters(self, filters: Runner) -> None:
-        """Ask these filters about nodes changed in thought."""
+        """Set the filters for hypothetical nodes."""
         self._filters = filters
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
@@ -90,21 +96,21 @@ class DefaultPreemption:
         return SUCCESS
 
     def delay_of_gate(self, pod: PodInfo, status: Status) -> float:
-        """Evictions end by themselves, whoever the victims are."""
+        """Return the report's delay: evictions end by themselves, whichever pods are the victims."""
         return self.gate_delay_s
 
     def gate_message(self, pod: PodInfo, status: Status) -> str:
-        """Nothing: why no node fits is what users should go on reading (kep-5501 7)."""
+        """Return "": users should go on reading why no node fits (kep-5501 7)."""
         return ""
 
     def events_to_register(self) -> Sequence[Registration]:
-        """A deletion may open the gate, but whether it helps is for those to say who rejected the pod."""
+        """Return deletions of pods: they may open the gate, but the rejecting plugins decide whether they help."""
         if not self._switches.is_async:
             return ()
         return (Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), lambda pod, old, new: Hint.SKIP),)
 
     def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
-        """Return the node to wait for and whom to evict there, or why preemption does not help."""
+        """Return the node to wait for and the victims there, or why preemption does not help."""
         if LEFT not in state.data:  # else the attempt goes on after a question
             self._handle.preempting.attempts += 1
         result = self.decide(state, pod, columns, diagnosis)
@@ -115,7 +121,7 @@ class DefaultPreemption:
         return PostFilterResult(Status(status.code, (text,)), result.nominated_node, result.actions)
 
     def decide(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
-        """Return the same without the prefix and without counting an attempt: what would happen."""
+        """Return the same as `post_filter`, without its prefix and without counting an attempt: a prediction."""
         if self._switches.is_async and self._handle.preempting.is_running(pod.uid):
             return PostFilterResult(unschedulable(eligibility.IN_PROGRESS))
         why_not = self._refusal(pod, columns, diagnosis)

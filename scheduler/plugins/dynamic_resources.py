@@ -1,11 +1,11 @@
 """DynamicResources: pods wait for their claims, go where there are devices for these, and get them (KEP-4381).
 
-PreEnqueue: the claims must exist. PreFilter: they must not be on their way to another pod. Filter: a claim with
-devices must be usable on the node, one without must find some there. Score prefers early alternatives. Reserve
-allocates in memory, PreBind writes and waits for devices to be attached, and PostFilter frees a claim whose devices
-keep the pod from every node. All its rejections are final for preemption: no devices are freed by evicting pods.
-Source: dra-core 6; kep-5194-reservedfor-workloads 3, 12; upstream
-`pkg/scheduler/framework/plugins/dynamicresources` (texts of v1.36).
+PreEnqueue: the claims must exist. PreFilter: they must not be in allocation for another pod. Filter: a
+claim with devices must be usable on the node, one without must find some there. Score prefers early
+alternatives. Reserve allocates in memory, PreBind writes and waits for devices to be attached, and
+PostFilter frees a claim whose devices keep the pod from every node. All its rejections are final for
+preemption: no devices are freed by evicting pods. Source: dra-core 6; kep-5194-reservedfor-workloads 3, 12;
+upstream `pkg/scheduler/framework/plugins/dynamicresources` (texts of v1.36).
 """
 
 import asyncio
@@ -65,25 +65,33 @@ UNAVAILABLE: Final = "resourceclaim not available on the node"
 STALE_CLAIM: Final = "cannot schedule extended resource claim"
 CANNOT_FIT: Final = "cannot fit resource"
 CLAIM_DELAY_S: Final = 3.0
-"""How long a claim may be missing until that is reported, where plugins say so: in general, one that the user made,
-one from a template. Numbers of our own: KEP-5501's review asks for delays of plugins and gives none."""
+"""Seconds that a claim may be missing before that is reported, where plugins choose delays.
+
+There are delays in general, for a claim that the user made, and for one from a template. The numbers are
+our own: KEP-5501's review asks for delays of plugins and gives none.
+"""
 NAMED_DELAY_S: Final = 1.0
 TEMPLATE_DELAY_S: Final = 10.0
 DEVICES_EXPLAINED: Final = 20_000
-"""So many devices, or those of one node, are looked at to explain why a pod waits."""
+"""Maximal number of devices, or those of one node, that are searched to explain why a pod waits."""
 FREED: Final = f"{NAME}/freed"
-"""Where a retry finds the claims, by uid, whose devices PostFilter has freed in memory."""
+"""The key of the state where a retry finds the claims, by uid, whose devices PostFilter has freed in memory."""
 CONDITIONS_PENDING: Final = "BindingConditionsPending"
 TRIES_PER_S: Final = 200_000
-"""A search is cut by its steps, not by a clock, so that it ends the same everywhere; a second has about this many, and
-the shortest time that cuts has one."""
+"""Steps of a search that count as one second; the shortest time that cuts has one step.
+
+A search is cut by its steps, not by a clock, so that it ends the same everywhere.
+"""
 
 
 @dataclass
 class _Extended:
-    """The pod's extended resources that are devices of a class (KEP-5004). `stale`: a claim that an earlier attempt
-    left; `by_need`: the claim, the allocator and which container has what, by what a node does not offer itself;
-    `need`: that of each node that fits; `claim`: what was written."""
+    """The pod's extended resources that are devices of a class (KEP-5004).
+
+    `stale`: a claim that an earlier attempt left; `by_need`: the claim, the allocator and the part of each
+    container, by the resources that a node does not offer itself; `need`: these resources for each node that
+    fits; `claim`: the written claim.
+    """
 
     resources: frozenset[str]
     stale: ResourceClaim | None
@@ -94,11 +102,14 @@ class _Extended:
 
 @dataclass
 class _Notes:
-    """What a cycle learns. `granted` and `open`: claims with devices, and without. `shared`: allocations in flight that
-    the pod relies on, by claim uid; these claims are among the granted. `unavailable`: indices of granted claims that
-    some node could not use; `found`: by node, devices for all open claims; `allocations`: one for each of them, on the
-    node that was chosen. `freed`: claims whose devices count as free, as they are stored, by uid: they are among the
-    open ones; `has_retried`: with what PostFilter can free in memory there is no node either."""
+    """The notes of one cycle. `granted` and `open`: claims with devices, and without.
+
+    `shared`: allocations in flight that the pod relies on, by claim uid; these claims are among the granted.
+    `unavailable`: indices of granted claims that some node could not use; `found`: by node, devices for all
+    open claims; `allocations`: one for each of them, on the node that was chosen. `freed`: claims whose devices
+    count as free, as they are stored, by uid: they are among the open ones; `has_retried`: even with the
+    devices that PostFilter can free in memory there is no node.
+    """
 
     granted: list[ResourceClaim] = field(default_factory=list)
     open: list[ResourceClaim] = field(default_factory=list)
@@ -130,19 +141,21 @@ class _Notes:
 
 
 _NONE: Final = _Notes()
-"""Of a pod without claims, or whose claims were not all looked at; never changed."""
+"""The notes for a pod without claims, or whose claims were not all looked at; never changed."""
 
 
 class DynamicResourcesArgs(Args, frozen=True):
-    """`filterTimeout`: how long the search for one node may take; 0: as long as it takes. `bindingTimeout`: how long
-    after the allocation devices may take to be attached."""
+    """The plugin's arguments. `filterTimeout`: how long the search for one node may take; 0: no limit.
+
+    `bindingTimeout`: how long after the allocation devices may take to be attached.
+    """
 
     filter_timeout: Duration | None = None
     binding_timeout: Duration | None = None
 
 
 class DynamicResources:
-    """Knows claims as the ledger assumes them to be, and classes and slices as informers hold them."""
+    """The plugin: it uses claims as the ledger assumes them, and classes and slices as informers hold them."""
 
     name = NAME
     gate_delay_s = CLAIM_DELAY_S
@@ -215,7 +228,10 @@ class DynamicResources:
         return unresolvable(problem) if problem else SUCCESS
 
     def gate_message(self, pod: PodInfo, status: Status) -> str:
-        """A missing claim is news to users; one made from a template is only on its way to us (kep-5501 7)."""
+        """Return the message for users about a missing claim; "" for one from a template, which only takes time.
+
+        Source: kep-5501 7.
+        """
         wanted = next(
             (
                 each
@@ -227,11 +243,11 @@ class DynamicResources:
         return "" if wanted is None or wanted.resource_claim_template_name else status.message
 
     def delay_of_gate(self, pod: PodInfo, status: Status) -> float:
-        """A claim that its user made is there or is missing; one from a template is on its way to us."""
+        """Return the report's delay: longer for a claim from a template, which is only on its way."""
         return NAMED_DELAY_S if self.gate_message(pod, status) else TEMPLATE_DELAY_S
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
-        """Look again: a claim may have gone since the pod came into the active queue; then sort the claims."""
+        """Check the claims again: one may have gone since the pod came into the active queue; then sort them."""
         state.data[NAME] = _NONE
         extended = self._backed.among(pod.requests.wanted) if self._backed.classes else None
         if not pod.spec.resource_claims and not extended:
@@ -288,7 +304,7 @@ class DynamicResources:
         return all(uid in members for uid in self._ledger.sharers(claim_uid))
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no where an open claim finds no devices, and where a granted one cannot be used."""
+        """Reject nodes where an open claim finds no devices, or where a granted one cannot be used."""
         notes = _notes(state)
         if node.node is None:
             return SUCCESS
@@ -315,7 +331,7 @@ class DynamicResources:
         return SUCCESS
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
-        """Return the rows where all claims can be satisfied; what pods of the same kind found is not searched for."""
+        """Return the rows where all claims can be satisfied; outcomes of pods of the same kind are reused."""
         notes = _notes(state)
         reached = state.alive if state.alive is not None else columns.valid
         if notes.extended is not None:
@@ -345,7 +361,7 @@ class DynamicResources:
         return passed
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """Return what the allocator said of the rows, or else that a claim cannot be used there."""
+        """Return the allocator's reasons for the rows, or else that a claim cannot be used there."""
         notes, by_reason = _notes(state), dict[tuple[str, Code], Mask]()
         final = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         for row in np.flatnonzero(refused):
@@ -364,8 +380,10 @@ class DynamicResources:
         return [Refusal(reason, mask, code) for (reason, code), mask in by_reason.items()]
 
     def device_shortages(self, pod: Pod, nodes: Sequence[Node]) -> list[Shortage] | str:
-        """Return, for `keplab explain`, what the pod's claims without devices find on each node; or why they cannot
-        be asked for at all."""
+        """Return, for `keplab explain`, the allocator's result on each node for the pod's claims without devices.
+
+        If they cannot be allocated at all, return why.
+        """
         claims = [self._find(key) for key in claim_keys(pod)]
         wanted = [claim for claim in claims if claim is not None and claim.status.allocation is None]
         problem = next(
@@ -445,8 +463,11 @@ class DynamicResources:
         return is_ready(claim) or not is_timed_out(claim, self._handle.wall(), self._binding_timeout_s)
 
     def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
-        """Free a claim that holds the pod to nodes it cannot go to, if no other pod may use it (12.1). When the pod was
-        rejected before PreFilter came to this plugin, it has no state to read, which is an error (as upstream)."""
+        """Free a claim that confines the pod to unsuitable nodes, if no other pod may use it (12.1).
+
+        When the pod was rejected before PreFilter came to this plugin, it has no state to read, which is an error
+        (as upstream).
+        """
         notes: _Notes | None = state.data.get(NAME)
         if notes is None:
             return PostFilterResult(failed(NOT_FOUND))
@@ -521,7 +542,7 @@ class DynamicResources:
         return SUCCESS if has_alternatives else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Return how early the chosen alternatives stand in their lists: 8 points for a first one, 7 for a second."""
+        """Return the points for the chosen alternatives: 8 for a first one in its list, 7 for a second."""
         notes = _notes(state)
         found = notes.solution(node.name)
         if found is None:
@@ -535,7 +556,7 @@ class DynamicResources:
         return default_normalize(raw, feasible, reverse=False)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Allocate in memory the devices found on the node; no other pod is given these from now on."""
+        """Allocate the devices found on the node in memory; no other pod gets these from now on."""
         notes: _Notes = state.data.get(NAME, _NONE)
         if notes is _NONE:
             return SUCCESS
@@ -552,8 +573,10 @@ class DynamicResources:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo the allocations in memory; where the pod is listed by now, have it taken off. A workload stays listed,
-        even if this pod put it there: other pods may rely on it."""
+        """Undo the allocations in memory; if the pod is listed in a claim by now, request its removal.
+
+        A workload stays listed, even if this pod put it there: other pods may rely on it.
+        """
         notes: _Notes = state.data.get(NAME, _NONE)
         if not notes.reserved_on:
             return
@@ -574,7 +597,7 @@ class DynamicResources:
         return SKIP if state.data.get(NAME, _NONE) is _NONE else SUCCESS
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
-        """Write down who may use which devices, claim by claim; then wait until these are attached."""
+        """Write the consumers and devices, claim by claim; then wait until the devices are attached."""
         notes, group = _notes(state), self._group(pod.pod)
         work: list[tuple[ResourceClaim, AllocationResult | None]] = [
             *((claim, notes.shared.get(claim.metadata.uid)) for claim in notes.granted),
@@ -645,7 +668,7 @@ class DynamicResources:
             await asyncio.sleep(min(self._switches.binding_poll_s, left))
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Claims that come or change, classes, slices, nodes; and pods with claims that fail to reach their node."""
+        """Return events of claims, classes, slices and nodes; and of pods with claims that fail to reach their node."""
         change = Action.ADD | Action.UPDATE
         nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         return (

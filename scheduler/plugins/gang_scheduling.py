@@ -1,8 +1,9 @@
 """PreEnqueue, PlacementFeasible and Permit: a gang is bound when enough of its members can be, or not at all.
 
-How the quorum is enforced went through generations (switch `gang.generation`): W0 lets each placed member wait at
-Permit for the others; W1 places the group in one cycle and asks Permit; W2 asks PlacementFeasible and keeps Permit as a
-last barrier; W3 has no Permit. Source: preemption 6.3; upstream `pkg/scheduler/framework/plugins/gangscheduling`.
+The enforcement of the quorum changed over generations (switch `gang.generation`): W0 lets each placed
+member wait at Permit for the others; W1 places the group in one cycle and calls Permit; W2 calls
+PlacementFeasible and keeps Permit as a last barrier; W3 has no Permit. Source: preemption 6.3; upstream
+`pkg/scheduler/framework/plugins/gangscheduling`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,13 +29,16 @@ W1_WAITS: Final = "waiting for minCount pods from a gang to be scheduled"
 GIVEN_UP: Final = "another pod of the gang was rejected while waiting on permit"
 POD_GROUP: Final = "PodGroup"
 QUORUM_DELAY_S: Final = 15.0
-"""Members come in batches that a Job doubles; a group that is missing was mostly forgotten. Numbers of our own:
-KEP-5501's review asks for delays of plugins and gives none."""
+"""Seconds that a quorum may be missing before that is reported, where plugins choose delays.
+
+Members come in batches that a Job doubles; a group that is missing was mostly forgotten. The numbers are
+our own: KEP-5501's review asks for delays of plugins and gives none.
+"""
 GROUP_DELAY_S: Final = 2.0
 
 
 class GangScheduling:
-    """A member waits at Permit for `gang.permit_timeout_s` at most."""
+    """The plugin for gangs; a member waits at Permit for `gang.permit_timeout_s` at most."""
 
     name = NAME
     gate_delay_s = QUORUM_DELAY_S
@@ -45,7 +49,7 @@ class GangScheduling:
         self._generation, self._timeout_s = switches.generation, switches.permit_timeout_s
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Hold members back until their group exists and, of a gang, enough members do."""
+        """Hold members back until their group exists and, for a gang, enough members do."""
         key = group_of(pod.pod)
         if key is None or self._generation == "off":
             return SUCCESS
@@ -57,15 +61,15 @@ class GangScheduling:
         return SUCCESS
 
     def gate_message(self, pod: PodInfo, status: Status) -> str:
-        """Whom it waits for is for its users to bring (kep-5501 6)."""
+        """Return the message for users: they have to create the missing members or group (kep-5501 6)."""
         return status.message
 
     def delay_of_gate(self, pod: PodInfo, status: Status) -> float:
-        """A quorum mostly fills up by itself; a group that is missing does not."""
+        """Return the report's delay: a quorum mostly fills up by itself; a missing group does not appear by itself."""
         return QUORUM_DELAY_S if status.message == INCOMPLETE else GROUP_DELAY_S
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Another member comes, the group comes, or it asks for fewer members."""
+        """Return the events: another member comes, the group comes, or it requires fewer members."""
         return (
             Registration(ClusterEvent(UNSCHEDULED_POD, Action.ADD), _is_of_the_group),
             Registration(ClusterEvent(ASSIGNED_POD, Action.ADD), _is_of_the_group),
@@ -74,7 +78,7 @@ class GangScheduling:
         )
 
     def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status:
-        """Say, after each member, whether enough are placed: yes, not yet (Wait), or never."""
+        """Return, after each member, whether enough are placed: success, not yet (Wait), or never."""
         wanted, scheduled, left = group.spec.min_count, progress.scheduled, progress.remaining
         if scheduled >= wanted:
             return SUCCESS
@@ -101,11 +105,11 @@ class GangScheduling:
         return Status(Code.WAIT, (W0_WAITS,)), self._timeout_s
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Reserve nothing: only its undoing matters."""
+        """Reserve nothing: the plugin only needs `unreserve`."""
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Let the waiting members go when one of them has to: without it they wait in vain."""
+        """Reject the waiting members when one of them is rejected: without it they would wait in vain."""
         key = group_of(pod.pod)
         if key is None or self._generation != "W0":
             return

@@ -1,5 +1,7 @@
-"""Score: prefer nodes that have the pod's images already, the more so the larger and the more widespread they are.
-Source: scheduler-queue-and-cycles 6."""
+"""Score: prefer nodes that have the pod's images; large and widespread images count more.
+
+Source: scheduler-queue-and-cycles 6.
+"""
 
 from collections.abc import Hashable, Iterator
 from typing import Final
@@ -14,7 +16,7 @@ from scheduler.framework.cycle_state import CycleState
 MIB: Final = 2**20
 LEAST_BYTES: Final = 23 * MIB
 MOST_BYTES: Final = 1000 * MIB
-"""Per init or main container; images of volumes count in the sum only."""
+"""Maximal bytes that count per init or main container; images of volumes count in the sum only."""
 
 
 def tagged(name: str) -> str:
@@ -23,7 +25,10 @@ def tagged(name: str) -> str:
 
 
 class ImageLocality:
-    """What one node is worth depends on how many have the image: the cache forgets its answers when that changes."""
+    """The plugin: it scores nodes by their images.
+
+    A score depends on how many nodes have the image: the cache drops its answers when that changes.
+    """
 
     name = "ImageLocality"
 
@@ -31,11 +36,11 @@ class ImageLocality:
         self._cache = handle.cache
 
     def row_signature(self, pod: PodInfo) -> Hashable:
-        """The images and the number of containers."""
+        """Return the images and the number of containers."""
         return (len(pod.spec.init_containers) + len(pod.spec.containers), *_images(pod))
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Sum the sizes of the images that are there, each by the share of nodes that have it."""
+        """Return the score of the present images' sizes, each weighted by the share of nodes that have it."""
         columns = self._cache.columns
         if node.node is None or not columns.images:
             return 0

@@ -61,13 +61,16 @@ def _problems_of(requirement: NodeSelectorRequirement) -> Iterator[str]:
 
 
 class NodeAffinityArgs(Args, frozen=True):
-    """`added_affinity` is what the administrator adds to every pod of the profile, besides their own."""
+    """The plugin's arguments.
+
+    `added_affinity` is the administrator's, for every pod of the profile, besides the pod's own.
+    """
 
     added_affinity: NodeAffinitySpec | None = None
 
 
 class NodeAffinity:
-    """The pod's own affinity and what the administrator added."""
+    """The plugin for the pod's own affinity and the administrator's added one."""
 
     name = "NodeAffinity"
 
@@ -75,11 +78,11 @@ class NodeAffinity:
         self._added = args.added_affinity or NodeAffinitySpec()
 
     def row_signature(self, pod: PodInfo) -> Hashable:
-        """Selector and affinity."""
+        """Return the selector and the affinity."""
         return (tuple(sorted(pod.spec.node_selector.items())), affinity_of(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
-        """Skip pods without any, and narrow to the names that every term's matchFields allow."""
+        """Skip pods without selector and affinity, and narrow to the names that every term's matchFields allow."""
         affinity = affinity_of(pod)
         required = affinity.required if affinity is not None else None
         if required is None:
@@ -100,7 +103,7 @@ class NodeAffinity:
         return PreFilterResult(node_names=tuple(names))
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no when selector or required affinity does not match."""
+        """Reject the node when selector or required affinity does not match."""
         if node.node is None:
             return SUCCESS
         if self._added.required is not None and not self._matches_added(node.node):
@@ -119,7 +122,7 @@ class NodeAffinity:
         return enforced & own
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """The administrator's affinity is looked at first."""
+        """Return the refusals; the administrator's affinity is checked first."""
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         enforced = self._enforced(columns)
         if enforced is None:
@@ -132,7 +135,7 @@ class NodeAffinity:
         return terms_mask(self._added.required.node_selector_terms, columns)
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
-        """Skip without preferred terms; refuse terms that cannot be understood."""
+        """Skip without preferred terms; reject invalid terms."""
         if not self._preferred(pod):
             return SKIP
         affinity = affinity_of(pod)
@@ -146,7 +149,7 @@ class NodeAffinity:
         return sum(weight for weight, term in self._preferred(pod) if weight and term_matches(term, node.node))
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
-        """Sum for every row."""
+        """Return the sum for every row."""
         terms = [(weight, term) for weight, term in self._preferred(pod) if weight]
         if not terms:
             return 0
@@ -156,7 +159,7 @@ class NodeAffinity:
         return total
 
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
-        """The best sum gets 100."""
+        """Scale the best sum to 100."""
         return default_normalize(raw, feasible, reverse=False)
 
     def _preferred(self, pod: PodInfo) -> list[tuple[int, NodeSelectorTerm]]:
@@ -165,7 +168,7 @@ class NodeAffinity:
         return [(p.weight, p.preference) for p in (*self._added.preferred, *own)]
 
     def events_to_register(self) -> Sequence[Registration]:
-        """A node may come, or change its labels."""
+        """Return the events: a node comes, or changes its labels."""
         return (Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._matches_now),)
 
     def _matches_now(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:

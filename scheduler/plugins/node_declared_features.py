@@ -19,11 +19,11 @@ from services.api.kinds.pod import Pod, PodSpec
 from services.api.switches import EMULATED
 
 REASON: Final = "node(s) didn't match Pod's required features"
-"""Upstream's text since v1.36; it names no feature. `keplab explain` does."""
+"""Upstream's reason since v1.36; it names no feature. `keplab explain` does."""
 
 
 class NodeDeclaredFeatures:
-    """Reads `status.declaredFeatures`; what a pod needs follows from its spec."""
+    """The plugin: it compares `status.declaredFeatures` with the features that the pod's spec needs."""
 
     name = "NodeDeclaredFeatures"
 
@@ -35,12 +35,12 @@ class NodeDeclaredFeatures:
         return () if spec.node_name else needed_to_schedule(spec, self._release)
 
     def lacks(self, pod: PodInfo, node: NodeInfo) -> tuple[str, ...]:
-        """Return which features the pod needs that the node does not declare, sorted."""
+        """Return the features that the pod needs and the node does not declare, sorted."""
         declared = node.node.status.declared_features if node.node is not None else ()
         return missing(self._needed_by(pod.spec), declared)
 
     def row_signature(self, pod: PodInfo) -> Hashable:
-        """What the pod needs, sorted."""
+        """Return the features that the pod needs, sorted."""
         return self._needed_by(pod.spec)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
@@ -48,20 +48,20 @@ class NodeDeclaredFeatures:
         return SUCCESS if self._needed_by(pod.spec) else SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no to a node that lacks a feature; no eviction would bring it."""
+        """Reject a node that lacks a feature; no eviction would bring it."""
         return unresolvable(REASON) if self.lacks(pod, node) else SUCCESS
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
-        """Return the rows that have all of them; asked once for each distinct list."""
+        """Return the rows that have all of the features; each distinct list is tested once."""
         needed = self._needed_by(pod.spec)
         return columns.feature_mask(lambda declared: not missing(needed, declared)) if needed else None
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """All for the one reason."""
+        """Return the one reason for all refused rows."""
         return [Refusal(REASON, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
     def events_to_register(self) -> Sequence[Registration]:
-        """A node may be added or declare other features, or the pod come to need others."""
+        """Return the events: a node comes or declares other features, or the pod needs other ones."""
         return (
             Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE), _declares_others),
             Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE), self._needs_others),

@@ -16,16 +16,16 @@ REASON = "node(s) didn't match the requested node name"
 
 
 class NodeName:
-    """Compares `spec.nodeName`."""
+    """The plugin: it compares `spec.nodeName`."""
 
     name = "NodeName"
 
     def row_signature(self, pod: PodInfo) -> Hashable:
-        """Only the name counts."""
+        """Return the name, the only relevant field."""
         return pod.spec.node_name
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no to every other node."""
+        """Reject every other node."""
         return SUCCESS if pod.spec.node_name in ("", node.name) else unresolvable(REASON)
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
@@ -33,11 +33,11 @@ class NodeName:
         return columns.mask_of((pod.spec.node_name,)) if pod.spec.node_name else None
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """All for the one reason."""
+        """Return the one reason for all refused rows."""
         return [Refusal(REASON, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
     def events_to_register(self) -> Sequence[Registration]:
-        """The named node may appear."""
+        """Return the event: the named node comes."""
         return (Registration(ClusterEvent(NODE, Action.ADD), _is_the_node),)
 
 

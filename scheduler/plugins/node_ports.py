@@ -20,7 +20,7 @@ def _conflict(a: HostPort, b: HostPort) -> bool:
 
 
 class NodePorts:
-    """Compares (IP, protocol, port); the wildcard address conflicts with every address."""
+    """The plugin: it compares (IP, protocol, port); the wildcard address conflicts with every address."""
 
     name = "NodePorts"
 
@@ -29,26 +29,26 @@ class NodePorts:
         return SUCCESS if pod.ports else SKIP
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Only the ports count."""
+        """Return the ports, the only relevant field."""
         return pod.ports
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no when a wanted port is in use."""
+        """Reject the node when a requested port is in use."""
         if any(_conflict(want, used) for want in pod.ports for used in node.used_ports):
             return unschedulable(REASON)
         return SUCCESS
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
-        """Return the rows without conflict."""
+        """Return the rows without a port conflict."""
         taken = columns.port_conflicts(pod.ports)
         return None if taken is None else ~taken
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """All for the one reason."""
+        """Return the one reason for all refused rows."""
         return [Refusal(REASON, refused)]
 
     def events_to_register(self) -> Sequence[Registration]:
-        """A pod that held the port may go, or a node come."""
+        """Return the events: a pod with the port goes, or a node comes."""
         return (
             Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _frees_a_port),
             Registration(ClusterEvent(NODE, Action.ADD)),

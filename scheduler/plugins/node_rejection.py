@@ -1,7 +1,7 @@
-"""Filter and Score: keep an unbound pod away from the node that gave it back, for a while.
+"""Filter and Score: keep an unbound pod away from the node that unbound it, for a while.
 
-Ours. The exclusions themselves (who, where, until when) live in `scheduler.queue.exclusions`.
-Source: kubelet-unbinding 7.3.
+The plugin is ours. The exclusions themselves (pod, node, end) live in `scheduler.queue.exclusions`. Source:
+kubelet-unbinding 7.3.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,10 @@ SOFT: Final = "NodeRejection.soft"
 
 
 class NodeRejection:
-    """By `scheduler.exclusion`: hard refuses, soft only ranks lowest, none does nothing, adaptive refuses while
-    anything else would fit."""
+    """The plugin, by `scheduler.exclusion`: hard rejects, soft only ranks lowest, none does nothing.
+
+    The value adaptive rejects while any other node would fit.
+    """
 
     name = "NodeRejection"
 
@@ -38,19 +40,19 @@ class NodeRejection:
         return SKIP if self._mode in ("none", "soft") or not self._excluded(pod) else SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no to an excluded node; adaptive is decided over all nodes, in `filter_all`."""
+        """Reject an excluded node; adaptive is decided over all nodes, in `filter_all`."""
         text = self._excluded(pod).get(node.name) if self._mode == "hard" else None
         return SUCCESS if text is None else unresolvable(text)
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
-        """Return all rows but the excluded ones; with adaptive, all if nothing else is left."""
+        """Return all rows except the excluded ones; with adaptive, all rows if no other is left."""
         others = ~columns.mask_of(tuple(self._excluded(pod)))
         if self._mode == "adaptive" and state.alive is not None and not (state.alive & others).any():
             return None
         return None if self._mode in ("soft", "none") else others
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """One reason for each cause the nodes gave."""
+        """Return one reason for each cause that the nodes gave."""
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         excluded = self._excluded(pod).items()
         return [Refusal(text, refused & columns.mask_of((node,)), code) for node, text in excluded]
@@ -60,7 +62,7 @@ class NodeRejection:
         return SUCCESS if self._mode in ("soft", "adaptive") and self._excluded(pod) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Give an excluded node nothing."""
+        """Return 0 for an excluded node."""
         return 0 if node.name in self._excluded(pod) else 100
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
@@ -68,7 +70,7 @@ class NodeRejection:
         return np.where(columns.mask_of(tuple(self._excluded(pod))), 0.0, 100.0)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Whatever may have cured the node that said no."""
+        """Return events of changes that may have cured the rejecting node."""
         cured = (
             Action.UPDATE_NODE_ALLOCATABLE
             | Action.UPDATE_NODE_LABEL

@@ -1,12 +1,16 @@
-"""Filter: on a node that aligns, only where one NUMA node still has capacity for each container, or for the pod.
+"""Filter: on nodes that align, one NUMA node must have capacity for each container, or for the pod.
 
-Follows kubernetes-sigs/scheduler-plugins' plugin of this name for the policy single-numa-node; other policies are
-not judged. What is known of a node is its NodeResourceTopology, and pods that it does not include yet are
-- forgotten (`nrt_stale`), as without a cache: bursts of rejections until the next report;
-- charged to every zone (`nrt_overreserve`): no zone is given twice, and some pods wait that would have fitted;
-- charged to the zone that the kubelet will choose (`oracle`), which also reports each change at once.
-What a container needs of a zone, and what it may use again of init containers before it, is the kubelet's reckoning.
-Source: kubelet-unbinding 1.1 (`numa_scheduler`).
+It follows kubernetes-sigs/scheduler-plugins' plugin of this name for the policy single-numa-node; other
+policies are not checked. A node is known by its NodeResourceTopology, and pods that it does not include yet
+are
+
+    - forgotten (`nrt_stale`), as without a cache: bursts of rejections until the next report;
+    - charged to every zone (`nrt_overreserve`): no zone is given twice, and some pods wait that would have
+      fitted;
+    - charged to the zone that the kubelet will choose (`oracle`), which also reports each change at once.
+
+The kubelet's rules decide what a container needs of a zone, and what it may reuse from init containers
+before it. Source: kubelet-unbinding 1.1 (`numa_scheduler`).
 """
 
 from collections.abc import Sequence
@@ -32,7 +36,7 @@ _MILLI: Final = 1000
 
 
 class _ZoneReport:
-    """One node's report, parsed. `zones`: what each zone has left, cpu in whole CPUs."""
+    """One node's report, parsed. `zones`: the resources left in each zone, cpu in whole CPUs."""
 
     def __init__(self, report: NodeResourceTopology) -> None:
         self.is_aligning = report.attribute(POLICY) == "single-numa-node"
@@ -45,7 +49,7 @@ class _ZoneReport:
 
 
 class NodeResourceTopologyMatch:
-    """`numa_scheduler`: nrt_stale, nrt_overreserve or oracle."""
+    """The plugin, by `numa_scheduler`: nrt_stale, nrt_overreserve or oracle."""
 
     name = NAME
 
@@ -66,11 +70,11 @@ class NodeResourceTopologyMatch:
             self._known[name] = _ZoneReport(change.new)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
-        """Skip pods that get nothing of their own from a NUMA node."""
+        """Skip pods without exclusive resources from a NUMA node."""
         return SUCCESS if self._known and _needs(pod.pod, by_pod=True) else SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no where the pod could not be aligned after those that are known to come first."""
+        """Reject a node where the pod could not be aligned after the pods known to come before it."""
         known = self._known.get(node.name)
         if known is None or not known.is_aligning:
             return SUCCESS
@@ -94,7 +98,7 @@ class NodeResourceTopologyMatch:
                         zone[name] -= n
 
     def events_to_register(self) -> Sequence[Registration]:
-        """A report came, or a pod left."""
+        """Return the events: a report came, or a pod left."""
         return (
             Registration(ClusterEvent("NodeResourceTopology", Action.ADD | Action.UPDATE_OTHER)),
             Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE)),

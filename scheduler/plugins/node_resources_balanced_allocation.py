@@ -32,14 +32,16 @@ class ResourceSpec(Args, frozen=True):
 
 
 class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
-    """Which resources are to be in balance."""
+    """The plugin's arguments: the resources to balance."""
 
     resources: tuple[ResourceSpec, ...] = (ResourceSpec("cpu"), ResourceSpec("memory"))
 
 
 class NodeResourcesBalancedAllocation:
-    """`balanced.formula`: v135 scores the balance with the pod; v136 by how much the pod improves it.
-    Uses real requests. Source: scheduler-queue-and-cycles 6."""
+    """The plugin, by `balanced.formula`: v135 scores the balance with the pod; v136 its improvement by the pod.
+
+    It uses real requests. Source: scheduler-queue-and-cycles 6.
+    """
 
     name = "NodeResourcesBalancedAllocation"
 
@@ -48,11 +50,11 @@ class NodeResourcesBalancedAllocation:
         self._resources = tuple(resource.name for resource in args.resources) or ("cpu", "memory")
 
     def row_signature(self, pod: PodInfo) -> Hashable:
-        """The parsed requests, shared by pods of one template."""
+        """Return the parsed requests, shared by pods of one template."""
         return pod.requests
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
-        """Skip pods that ask for none of the resources."""
+        """Skip pods that request none of the resources."""
         return SUCCESS if self._applies(pod) else SKIP
 
     def _applies(self, pod: PodInfo) -> bool:

@@ -1,5 +1,7 @@
-"""Filter and Score: does the pod's request fit beside what is there, and which fit is best.
-Three strategies: LeastAllocated spreads, MostAllocated packs, RequestedToCapacityRatio follows a shape."""
+"""Filter and Score: whether the pod's requests fit on the node, and which fit is best.
+
+Three strategies: LeastAllocated spreads, MostAllocated packs, RequestedToCapacityRatio follows a shape.
+"""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
@@ -40,7 +42,7 @@ DEFAULT_RESOURCES: Final = (("cpu", 1), ("memory", 1))
 
 
 class ResourceArgs(Args, frozen=True):
-    """A resource that scores, and its weight; 0 is 1."""
+    """A scored resource and its weight; 0 is 1."""
 
     name: str
     weight: int = 1
@@ -53,8 +55,11 @@ class RatioArgs(Args, frozen=True):
 
 
 class StrategyArgs(Args, frozen=True):
-    """How nodes are scored: LeastAllocated, MostAllocated or RequestedToCapacityRatio; CPU and memory if none is named.
-    An incoming pod's pod-level resources do not count in scoring, as upstream (12.6)."""
+    """The scoring strategy: LeastAllocated, MostAllocated or RequestedToCapacityRatio.
+
+    It scores CPU and memory if no resource is named. An incoming pod's pod-level resources do not count in
+    scoring, as upstream (12.6).
+    """
 
     type: str = "LeastAllocated"
     resources: tuple[ResourceArgs, ...] = ()
@@ -62,7 +67,10 @@ class StrategyArgs(Args, frozen=True):
 
 
 class NodeResourcesFitArgs(Args, frozen=True):
-    """`ignored_*`: extended resources, or their prefixes, that the filter passes over; scoring does not."""
+    """The plugin's arguments.
+
+    `ignored_*`: extended resources, or their prefixes, that Filter ignores; scoring does not.
+    """
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -70,10 +78,10 @@ class NodeResourcesFitArgs(Args, frozen=True):
 
 
 class NodeResourcesFit:
-    """Whether the pod's requests fit beside what is there; a strategy says which node is best.
+    """The plugin: Filter checks whether the pod's requests fit; a strategy scores the nodes.
 
-    With `resize.reserved_space` ignore_unactuated what a pod of lower priority has not been given is free to one of
-    higher (kep-5836 13.3).
+    With `resize.reserved_space` ignore_unactuated, resources that a pod of lower priority has not been given
+    are free for one of higher priority (kep-5836 13.3).
     """
 
     name = "NodeResourcesFit"
@@ -105,7 +113,7 @@ class NodeResourcesFit:
             self._columns.epoch += 1
 
     def row_signature(self, pod: PodInfo) -> Hashable:
-        """The parsed requests, shared by pods of one template."""
+        """Return the parsed requests, shared by pods of one template."""
         return (pod.requests, pod.priority) if self._takes_unactuated else pod.requests
 
     def _wanted(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
@@ -116,13 +124,13 @@ class NodeResourcesFit:
         return tuple((r, n) for r, n in wanted if r in NATIVE or (r not in ignored and r.split("/")[0] not in groups))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
-        """Refuse what could not be parsed; everything else goes on."""
+        """Reject requests that could not be parsed; pass all others."""
         if pod.requests.is_malformed:
             return unresolvable("pod has malformed resource quantities")
         return SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Name everything that is short; above the allocatable preemption cannot help (12.3)."""
+        """Return all resources that are short; above the allocatable amount preemption cannot help (12.3)."""
         allocatable = node.allocatable
         requested = node.requested_to(pod.priority) if self._takes_unactuated else node.requested
         reasons: list[str] = []
@@ -141,7 +149,7 @@ class NodeResourcesFit:
         return Status(code, tuple(reasons)) if reasons else SUCCESS
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
-        """Return the rows where nothing is short."""
+        """Return the rows where no resource is short."""
         mask: Mask = columns.pod_count < columns.pod_limit
         backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
         for resource, need in self._wanted(pod):
@@ -163,7 +171,7 @@ class NodeResourcesFit:
         return mask
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """Several reasons a node; all of one node carry the gravest code."""
+        """Return the refusals: a node may have several reasons; all of them have its gravest code."""
         if self._takes_unactuated:
             return self._explain_each(state, pod, columns, refused)
         hopeless = np.zeros(columns.capacity, bool)
@@ -213,7 +221,7 @@ class NodeResourcesFit:
         return pod.requests.amounts.get(resource, 0)
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
-        """Extend the point that upstream's plugin extends; requests were computed when the pod was read."""
+        """Do nothing: upstream's plugin extends this point; requests were computed when the pod was read."""
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
@@ -288,7 +296,7 @@ class NodeResourcesFit:
         return np.floor(total + 0.5) if kind == "RequestedToCapacityRatio" else np.floor(total, out=total)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Capacity appears: a pod leaves or shrinks, a node comes or grows, or the pod itself asks for less."""
+        """Return the events: a pod leaves or shrinks, a node comes or grows, or the pod itself requests less."""
         return (
             Registration(
                 ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), self._frees_capacity

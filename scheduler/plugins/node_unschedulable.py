@@ -22,16 +22,16 @@ def _tolerates_cordon(pod: PodInfo) -> bool:
 
 
 class NodeUnschedulable:
-    """Reads `spec.unschedulable`."""
+    """The plugin: it reads `spec.unschedulable`."""
 
     name = "NodeUnschedulable"
 
     def row_signature(self, pod: PodInfo) -> Hashable:
-        """Whether the pod tolerates it."""
+        """Return whether the pod tolerates a cordoned node."""
         return _tolerates_cordon(pod)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no to cordoned nodes."""
+        """Reject cordoned nodes."""
         if node.node is None or not node.node.spec.unschedulable or _tolerates_cordon(pod):
             return SUCCESS
         return unresolvable(REASON)
@@ -43,11 +43,11 @@ class NodeUnschedulable:
         return ~columns.unschedulable
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """All for the one reason."""
+        """Return the one reason for all refused rows."""
         return [Refusal(REASON, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
     def events_to_register(self) -> Sequence[Registration]:
-        """A node may be added or uncordoned, or the pod learn to tolerate."""
+        """Return the events: a node comes or is uncordoned, or the pod gets a toleration."""
         return (
             Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _is_schedulable_now),
             Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_TOLERATION)),

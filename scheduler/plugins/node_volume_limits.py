@@ -1,9 +1,9 @@
-"""PreFilter, Filter: how many volumes of each driver a node can still attach.
+"""PreFilter, Filter: the number of volumes of each driver that a node can still attach.
 
-What a node can attach is in its CSINode; what it has attached are the volumes of the pods on it, each once. A
-volume that is not made yet counts for the driver of its class. Volumes of drivers that once were part of
-Kubernetes count for the driver that took over, on nodes that say so.
-Source: upstream `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go`.
+The limits are in the node's CSINode; attached are the volumes of the pods on it, each once. A volume that
+is not provisioned yet counts for the driver of its class. Volumes of drivers that once were part of
+Kubernetes count for the driver that took over, on nodes whose CSINode says so. Source: upstream
+`pkg/scheduler/framework/plugins/nodevolumelimits/csi.go`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ HANDLE_OF: Final = {
     "kubernetes.io/cinder": ("cinder", "volume_id"),
     "kubernetes.io/vsphere-volume": ("vsphere_volume", "volume_path"),
 }
-"""Where volumes of those plugins stand in a pod or a PersistentVolume, and the field that names the volume."""
+"""The source of those plugins' volumes in a pod or a PersistentVolume, and the field with the volume's name."""
 
 
 class Attachable(NamedTuple):
@@ -59,7 +59,7 @@ class Attachable(NamedTuple):
 
 @dataclass
 class _Notes:
-    """What a cycle learns: what the pod would attach, and a claim that does not exist."""
+    """The notes of one cycle: the pod's attachable volumes, and a claim that does not exist."""
 
     wanted: list[Attachable]
     missing: str = ""
@@ -71,7 +71,7 @@ class _Limits(NamedTuple):
 
 
 class _FreeSlots:
-    """The nodes' limits as columns, a driver each, until rows come or go."""
+    """The nodes' limits as columns, one per driver, valid until rows come or go."""
 
     def __init__(self) -> None:
         self._known_as: tuple[int, int] = (-1, -1)
@@ -104,7 +104,7 @@ def limits_of(node: CSINode) -> dict[str, int]:
 
 
 class NodeVolumeLimits:
-    """Keeps the limits of all nodes at hand; a node without any is never refused."""
+    """The plugin: it caches the limits of all nodes; a node without limits is never refused."""
 
     name = NAME
 
@@ -127,7 +127,7 @@ class NodeVolumeLimits:
         self._limits[name] = _Limits(by_driver, frozenset(plugins) & frozenset(DRIVER_OF))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
-        """Skip pods that attach nothing."""
+        """Skip pods without attachable volumes."""
         if not pod.spec.volumes:
             return SKIP
         notes = _Notes(_inline(pod.spec.volumes))
@@ -158,7 +158,7 @@ class NodeVolumeLimits:
         return [Attachable(provisioner, handle)]
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no where a driver would have to attach more than it can."""
+        """Reject a node where a driver would exceed its limit."""
         notes: _Notes = state.data[NAME]
         if notes.missing:
             return unresolvable(notes.missing)
@@ -193,7 +193,7 @@ class NodeVolumeLimits:
         return {each: None for each in found if not each.plugin or each.plugin in migrated}
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
-        """Return the rows that can attach all of it; only those are counted that come near a limit."""
+        """Return the rows that can attach all volumes; only nodes near a limit are counted exactly."""
         notes: _Notes = state.data[NAME]
         if notes.missing:
             return columns.full(False)
@@ -210,14 +210,14 @@ class NodeVolumeLimits:
         return mask
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """A claim that does not exist is no matter of limits."""
+        """Return the refusals; a claim that does not exist is not one of limits."""
         notes: _Notes = state.data[NAME]
         if notes.missing:
             return [Refusal(notes.missing, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
         return [Refusal(REASON, refused)]
 
     def events_to_register(self) -> Sequence[Registration]:
-        """A pod with volumes may go, a node attach more, or the claim come."""
+        """Return the events: a pod with volumes goes, a node's limits grow, or the claim comes."""
         return (
             Registration(ClusterEvent("CSINode", Action.ADD | Action.UPDATE), _limit_raised),
             Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_gone),

@@ -11,8 +11,11 @@ from scheduler.switches import PluginSwitches, ReportSwitches
 
 
 class SchedulingGates:
-    """Gates pods by name of their gates. With `preenqueue_report.gates_message` unified it rejects in the API server's
-    words, which the pod's status has from its creation, so that reporting it costs nothing (kep-5501 5)."""
+    """The plugin: it rejects pods that have scheduling gates.
+
+    With `preenqueue_report.gates_message` unified it rejects in the API server's words, which the pod's status
+    has from its creation, so that reporting it costs nothing (kep-5501 5).
+    """
 
     name = "SchedulingGates"
 
@@ -21,7 +24,7 @@ class SchedulingGates:
         self._says_as_api_server = is_unified and handle.switches.of(ReportSwitches).is_on
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Say no while any gate is left."""
+        """Reject the pod while any gate is left."""
         gates = [gate.name for gate in pod.spec.scheduling_gates]
         if not gates:
             return SUCCESS
@@ -30,11 +33,11 @@ class SchedulingGates:
         return unresolvable(f"waiting for scheduling gates: [{' '.join(gates)}]")
 
     def gate_message(self, pod: PodInfo, status: Status) -> str:
-        """Nothing: the API server has said it."""
+        """Return "": the API server has written the message already."""
         return ""
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Only the pod's own gates can change the answer."""
+        """Return the event: the pod's own gates change; no other event helps."""
         return (Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_GATES_ELIMINATED)),)
 
 

@@ -1,5 +1,7 @@
-"""Filter and Score: nodes repel pods that do not tolerate their taints; PreferNoSchedule only weighs.
-Source: scheduler-queue-and-cycles 4.2, 6, 12.2; upstream `pkg/scheduler/framework/plugins/tainttoleration`."""
+"""Filter and Score: nodes reject pods that do not tolerate their taints; PreferNoSchedule only lowers the score.
+
+Source: scheduler-queue-and-cycles 4.2, 6, 12.2; upstream `pkg/scheduler/framework/plugins/tainttoleration`.
+"""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
@@ -25,7 +27,10 @@ REASON: Final = "node(s) had untolerated taint(s)"
 
 
 class TaintToleration:
-    """With the gate TaintTolerationComparisonOperators Gt and Lt tolerate, too (KEP-5471)."""
+    """The plugin for taints and tolerations.
+
+    With the gate TaintTolerationComparisonOperators, tolerations may use Gt and Lt, too (KEP-5471).
+    """
 
     name = "TaintToleration"
 
@@ -39,43 +44,43 @@ class TaintToleration:
         return tuple(each for each in tolerations if each.operator not in COMPARISONS)
 
     def row_signature(self, pod: PodInfo) -> Hashable:
-        """The tolerations."""
+        """Return the tolerations."""
         return pod.spec.tolerations
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no at the first NoSchedule or NoExecute taint that is not tolerated."""
+        """Reject the node at the first NoSchedule or NoExecute taint that is not tolerated."""
         if node.node is None or not node.node.spec.taints:
             return SUCCESS
         taint = untolerated(node.node.spec.taints, self._tolerations(pod), HARD)
         return SUCCESS if taint is None else unresolvable(REASON)
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
-        """Return the rows whose taints are tolerated; asked once for each distinct set of taints."""
+        """Return the rows whose taints are tolerated; each distinct set of taints is tested once."""
         tolerations = self._tolerations(pod)
         return columns.taint_mask(lambda taints: untolerated(taints, tolerations, HARD) is None)
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """One reason, which does not name the taint (since 1.35.4)."""
+        """Return one reason, which does not name the taint (since 1.35.4)."""
         return [Refusal(REASON, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
-        """Extend the point that upstream's plugin extends; tolerations need no preparation here."""
+        """Do nothing: upstream's plugin extends this point; tolerations need no preparation here."""
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Count PreferNoSchedule taints that are not tolerated."""
+        """Return the number of PreferNoSchedule taints that are not tolerated."""
         if node.node is None or not node.node.spec.taints:
             return 0
         return self._count(node.node.spec.taints, self._tolerations(pod))
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
-        """Count for every row."""
+        """Return the number for every row."""
         tolerations = self._tolerations(pod)
         counts = [self._count(taints, tolerations) for taints in columns.taint_sets]
         return np.array(counts, np.float64)[columns.taint_set] if any(counts) else 0
 
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
-        """Fewest taints gets 100."""
+        """Scale the fewest taints to 100."""
         return default_normalize(raw, feasible, reverse=True)
 
     def _count(self, taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> int:
@@ -85,7 +90,7 @@ class TaintToleration:
         )
 
     def events_to_register(self) -> Sequence[Registration]:
-        """A node may appear or lose taints, or the pod learn to tolerate."""
+        """Return the events: a node comes or loses taints, or the pod gets a toleration."""
         return (
             Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._tolerable_now),
             Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_TOLERATION)),

@@ -36,14 +36,17 @@ NAME: Final = "VolumeBinding"
 
 
 class UtilizationShapePoint(ShapePoint, frozen=True):
-    """A point that may leave its zeros out."""
+    """A point of the shape whose zeros may be left out."""
 
     utilization: int = 0
     score: int = 0
 
 
 class VolumeBindingArgs(Args, frozen=True):
-    """`shape` counts with the gate StorageCapacityScoring alone; by default the emptiest storage is best."""
+    """The plugin's arguments. `shape` counts only with the gate StorageCapacityScoring.
+
+    By default the emptiest storage is best.
+    """
 
     bind_timeout_seconds: int = 600
     shape: tuple[UtilizationShapePoint, ...] = ()
@@ -54,7 +57,10 @@ _SHAPE: Final = (UtilizationShapePoint(utilization=0, score=10), UtilizationShap
 
 @dataclass
 class _Notes:
-    """What a cycle learns. `everywhere`: asked once; `feasible`: the rows to score; `reserved`: what Reserve chose."""
+    """The notes of one cycle. `everywhere`: the answer for all rows, computed once.
+
+    `feasible`: the rows to score; `reserved`: the result of Reserve.
+    """
 
     claims: PodClaims
     everywhere: Everywhere | None = None
@@ -63,7 +69,7 @@ class _Notes:
 
 
 class VolumeBinding:
-    """Volumes count in scoring with the gate StorageCapacityScoring."""
+    """The plugin; volumes count in scoring only with the gate StorageCapacityScoring."""
 
     name = NAME
 
@@ -77,7 +83,7 @@ class VolumeBinding:
         handle.world.on_change(PersistentVolumeClaim, self._assumed.claims.on_change)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
-        """Skip pods without claims; refuse those whose claims cannot be used yet."""
+        """Skip pods without claims; reject pods whose claims cannot be used yet."""
         if not pod.claims:
             return SKIP
         claims = self._reader.of_pod(pod)
@@ -87,7 +93,7 @@ class VolumeBinding:
         return SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no where a bound volume cannot be reached and where a waiting claim gets none."""
+        """Reject a node that cannot reach a bound volume, or where a waiting claim gets none."""
         if node.node is None:
             return SUCCESS
         reasons = find(_notes(state).claims, node.node).reasons
@@ -100,13 +106,13 @@ class VolumeBinding:
         return notes.everywhere.passed if notes.everywhere.refused else None
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """A node may be refused for several reasons."""
+        """Return the refusals; a node may be refused for several reasons."""
         everywhere = _notes(state).everywhere or find_everywhere(_notes(state).claims, columns)
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return [Refusal(reason, refused & mask, code) for reason, mask in everywhere.refused.items()]
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
-        """Skip unless storage counts and the pod has claims that wait."""
+        """Skip unless storage is scored and the pod has waiting claims."""
         notes = state.data.get(NAME)
         if self._shape is None or notes is None or not notes.claims.waiting:
             return SKIP
@@ -125,7 +131,7 @@ class VolumeBinding:
         return scores
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Promise the pod the volumes found for it, and the node to claims that a volume is made for."""
+        """Reserve the volumes found for the pod, and the node for claims whose volume is to be provisioned."""
         notes = state.data.get(NAME)
         if notes is None or not notes.claims.waiting:
             return SUCCESS
@@ -136,7 +142,7 @@ class VolumeBinding:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo the reservation, and have PreBind give up if it still waits."""
+        """Undo the reservation, and cancel PreBind if it still waits."""
         notes = state.data.get(NAME)
         if notes is not None and notes.reserved is not None:
             revert(notes.reserved, self._assumed)
@@ -148,13 +154,13 @@ class VolumeBinding:
         return SKIP if notes is None or notes.reserved is None else SUCCESS
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
-        """Write what was reserved and return once all claims are bound, or why they will not be."""
+        """Write the reservation and return once all claims are bound, or why they cannot be."""
         reserved = _notes(state).reserved
         assert reserved is not None, f"{pod.key}: PreBind without Reserve"
         return await self._binder.bind(pod, node_name, reserved, client)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Storage appears or becomes usable, or a node does that can reach it."""
+        """Return the events: storage comes or becomes usable, or a node comes that can reach it."""
         add, change = Action.ADD, Action.ADD | Action.UPDATE
         return (
             Registration(ClusterEvent("StorageClass", change), _class_changed),

@@ -34,7 +34,7 @@ ONE_POD: Final = "ReadWriteOncePod"
 
 
 def in_conflict(wanted: Volume, existing: Volume) -> bool:
-    """Whether both name one disk that they cannot share: all but Amazon's may be shared when both only read."""
+    """Whether both volumes are one disk that cannot be shared: all but Amazon's may be shared if both only read."""
     if wanted.gce_persistent_disk is not None and existing.gce_persistent_disk is not None:
         disk, held = wanted.gce_persistent_disk, existing.gce_persistent_disk
         return disk.pd_name == held.pd_name and not (disk.read_only and held.read_only)
@@ -53,7 +53,10 @@ def in_conflict(wanted: Volume, existing: Volume) -> bool:
 
 @dataclass
 class _Notes:
-    """`exclusive`: the pod's claims for one pod alone; `others`: uses of them by other pods, anywhere."""
+    """The notes of one cycle.
+
+    `exclusive`: the pod's claims for one pod alone; `others`: their uses by other pods, anywhere.
+    """
 
     exclusive: tuple[Key, ...]
     others: int
@@ -68,7 +71,7 @@ class _Notes:
 
 
 class VolumeRestrictions:
-    """Counts users of exclusive claims in the whole cluster: where they run makes no difference."""
+    """The plugin: it counts users of exclusive claims in the whole cluster, on whatever node they run."""
 
     name = NAME
 
@@ -100,37 +103,37 @@ class VolumeRestrictions:
         return SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no to a disk that is in use on the node, and to an exclusive claim in use anywhere."""
+        """Reject a node where the disk is in use, and all nodes while an exclusive claim is in use."""
         notes: _Notes = state.data[NAME]
         if notes.disks and _has_conflict(notes.disks, node):
             return unschedulable(DISK_CONFLICT)
         return unschedulable(CLAIM_CONFLICT) if notes.others > 0 else SUCCESS
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
-        """Return the rows whose disks are free, or none at all while an exclusive claim is in use."""
+        """Return the rows whose disks are free; no row while an exclusive claim is in use."""
         notes: _Notes = state.data[NAME]
         if notes.others > 0:
             return columns.full(False)
         return ~_conflicts(notes.disks, columns) if notes.disks else None
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """Disks are looked at first."""
+        """Return the refusals; disks are checked first."""
         notes: _Notes = state.data[NAME]
         disks = _conflicts(notes.disks, columns) if notes.disks else columns.full(False)
         return [Refusal(DISK_CONFLICT, refused & disks), Refusal(CLAIM_CONFLICT, refused & ~disks)]
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        """Count the exclusive claims that one more pod uses."""
+        """Count the exclusive claims of a pod that a what-if adds."""
         notes: _Notes = state.data[NAME]
         notes.others += notes.uses(added)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        """Count off the exclusive claims that one pod less uses."""
+        """Stop counting the exclusive claims of a pod that a what-if removes."""
         notes: _Notes = state.data[NAME]
         notes.others -= notes.uses(removed)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """The other pod may go, a node may come, or the claim."""
+        """Return the events: the other pod goes, or a node or the claim comes."""
         return (
             Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_gone),
             Registration(ClusterEvent(NODE, Action.ADD)),

@@ -1,7 +1,7 @@
-"""PreFilter, Filter: volumes that say by label in which zone or region they are keep their pods there.
+"""PreFilter, Filter: volumes with zone or region labels keep their pods in that zone or region.
 
-Labels are how volumes said it before they had node affinity; both spellings of the keys count.
-Source: upstream `pkg/scheduler/framework/plugins/volumezone`.
+The labels were in use before volumes had node affinity; both spellings of the keys count. Source: upstream
+`pkg/scheduler/framework/plugins/volumezone`.
 """
 
 from collections.abc import Sequence
@@ -30,16 +30,16 @@ GA_OF: Final = {
     ZONE: ZONE,
     REGION: REGION,
 }
-"""The keys that count, each with its present spelling."""
+"""The label keys that count, each with its present spelling."""
 SEPARATOR: Final = "__"
-"""Between the zones of a volume that is in several."""
+"""The separator between the zones of a volume that is in several."""
 
 Place = tuple[str, frozenset[str]]
 """A label key and its allowed values."""
 
 
 def places_of(volume: PersistentVolume) -> list[Place]:
-    """Return where the volume says it is; a label that makes no sense counts for nothing."""
+    """Return the volume's label keys and allowed values; a malformed label is ignored."""
     found: list[Place] = []
     for key in GA_OF:
         text = volume.metadata.labels.get(key)
@@ -50,7 +50,7 @@ def places_of(volume: PersistentVolume) -> list[Place]:
 
 
 class VolumeZone:
-    """Looks at claims that are bound; those that wait for a node have no zone yet."""
+    """The plugin: it checks bound claims; claims that wait for a node have no zone yet."""
 
     name = NAME
 
@@ -58,7 +58,7 @@ class VolumeZone:
         self._world = handle.world
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
-        """Skip pods whose volumes are nowhere in particular; refuse those whose volumes do not exist."""
+        """Skip pods whose volumes have no zone; reject pods whose volumes do not exist."""
         if not pod.claims:
             return SKIP
         places: list[Place] = []
@@ -95,7 +95,7 @@ class VolumeZone:
         return [] if storage_class.is_waiting else unresolvable("PersistentVolume had no name")
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no where the node is in another zone; a node that is in none at all may take every volume."""
+        """Reject a node in another zone; a node without zone labels may take every volume."""
         labels = node.labels
         if not any(key in labels for key in GA_OF):
             return SUCCESS
@@ -107,7 +107,7 @@ class VolumeZone:
         return SUCCESS
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
-        """Return the rows of the right zones, and those in none."""
+        """Return the rows of the right zones, and those without zone labels."""
         places: list[Place] = state.data[NAME]
         mask = columns.full(True)
         for key, values in places:
@@ -122,11 +122,11 @@ class VolumeZone:
         return mask | nowhere
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """All for the one reason."""
+        """Return the one reason for all refused rows."""
         return [Refusal(REASON, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
     def events_to_register(self) -> Sequence[Registration]:
-        """A claim, its volume or a node in the right zone may come."""
+        """Return the events: a claim, its volume or a node in the right zone comes."""
         change = Action.ADD | Action.UPDATE
         return (
             Registration(ClusterEvent("StorageClass", Action.ADD), _class_added),

@@ -1,4 +1,4 @@
-"""The pod-group scheduling cycle: a group and the nodes as they are, and what becomes of each member.
+"""The pod-group scheduling cycle: from a group and the present nodes to the result for each member.
 
 Source: preemption 6.4, with its table of when to bind and when to preempt; upstream
 `pkg/scheduler/schedule_one_podgroup.go`.
@@ -28,7 +28,7 @@ SCHEDULED: Final = "Scheduled"
 
 
 class Outcome(StrEnum):
-    """What became of the group; the values are the results that metrics count."""
+    """The outcome for the group; the values are the results that metrics count."""
 
     SCHEDULED = "scheduled"
     UNSCHEDULABLE = "unschedulable"
@@ -38,9 +38,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """`placed` members are assumed and go on to be bound; all others are in `rejected`. `message`: of the group.
+    """The result of a group cycle. `message`: of the group.
 
-    `actions`: evictions to make. `preemption`: what the attempt found, if one was made.
+    `placed` members are assumed and go on to be bound; all others are in `rejected`. `actions`: evictions to
+    make. `preemption`: the result of the attempt, if one was made.
     """
 
     outcome: Outcome
@@ -52,19 +53,21 @@ class GroupResult:
 
     @property
     def rejectors(self) -> frozenset[str]:
-        """Whose events may help the group: of every plugin that rejected a member, and the quorum's own. None, and the
-        group is tried again by its back-off, after an error and while there are no nodes."""
+        """Return the plugins whose events may help the group: those that rejected a member, and the quorum's own.
+
+        If empty, the group is tried again by its back-off, after an error and while there are no nodes.
+        """
         if self.outcome is Outcome.ERROR or any(each.by_none for each in self.rejected):
             return frozenset()
         return frozenset((GANG_PLUGIN,)).union(*(each.rejectors for each in self.rejected))
 
     @property
     def pending(self) -> frozenset[str]:
-        """Whose events spare the group the back-off."""
+        """Return the plugins whose events spare the group the back-off."""
         return frozenset().union(*(each.pending for each in self.rejected))
 
     def condition(self, group: PodGroup) -> SetCondition | None:
-        """Return the group's condition as it should read, or None when nothing is to be said: True is terminal."""
+        """Return the group's desired condition, or None for no change: True is terminal."""
         status, reason = "False", SCHEDULER_ERROR if self.outcome is Outcome.ERROR else UNSCHEDULABLE
         if self.outcome is Outcome.SCHEDULED:
             status, reason = "True", SCHEDULED
@@ -85,7 +88,7 @@ class GroupCycle:
         """Called after each member's own cycle, before the member is assumed."""
 
     def run(self, info: GroupInfo, now: float) -> GroupResult:
-        """Return what is to be done for a group with at least one member."""
+        """Return the result for a group with at least one member."""
         members = info.in_order()
         group = self._handle.world.get(PodGroup, info.group)
         if group is None:

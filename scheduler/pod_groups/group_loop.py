@@ -1,6 +1,6 @@
-"""What follows a pod-group cycle: members bound or put back, evictions, and the group's own status.
+"""The effects of a pod-group cycle: members bound or put back, evictions, and the group's own status.
 
-The deciding is done in `pod_groups`; the scheduling loop hands a group over here when it pops one.
+The decisions are made in `pod_groups`; the scheduling loop passes a group to this module when it pops one.
 Source: preemption 6.4.
 """
 
@@ -49,10 +49,10 @@ log = structlog.get_logger()
 
 @dataclass
 class GroupStatusWriter:
-    """The conditions of groups, written: one write at a time a group, the newest word on each condition only.
+    """The writer of groups' conditions: one write at a time per group, only the newest state of each condition.
 
-    By group uid. `submit` never blocks. Nothing here decides anything: what is lost is said again after the group's
-    next attempt.
+    Its state is by group uid. `submit` never blocks. Nothing here decides anything: a lost condition is written
+    again after the group's next attempt.
     """
 
     client: Client
@@ -61,7 +61,7 @@ class GroupStatusWriter:
     _sending: set[str] = field(default_factory=set)
 
     def submit(self, group: PodGroup, condition: SetCondition, traceparent: str, tasks: asyncio.TaskGroup) -> None:
-        """Ask for one condition, unless the group says so already; an unsent earlier word on it is forgotten."""
+        """Request a write of one condition, unless the group has it already; an unsent earlier one is dropped."""
         old = find_condition(group.status.conditions, condition.type)
         if not condition.changes(old):
             return
@@ -95,7 +95,7 @@ class GroupStatusWriter:
 
 @dataclass
 class GroupLoop:
-    """Schedules groups. `bind` asks for permission and binds a placed member; `cycle` is None without groups."""
+    """Schedules groups. `bind` runs Permit and binds a placed member; `cycle` is None without groups."""
 
     seams: Seams
     core: Core
@@ -119,7 +119,7 @@ class GroupLoop:
         self._disrupted = {kind: Histogram(COUNT_BOUNDS) for kind in ("pod", "podgroup")}
 
     async def schedule(self, entity: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
-        """Run one group cycle and do what it says."""
+        """Run one group cycle and apply its result."""
         queue, cycle, info = self.core.queue, self.cycle, entity.info
         assert isinstance(queue, GroupedQueue)
         assert isinstance(info, GroupInfo)
@@ -194,7 +194,7 @@ class GroupLoop:
             self._writer.submit(found, condition, span.traceparent, tasks)
 
     def record_disruption(self, eviction: Eviction, span: Span, tasks: asyncio.TaskGroup) -> None:
-        """Count the units that are disrupted, and mark the groups that are evicted as a whole."""
+        """Count the disrupted units, and mark the groups that are evicted as a whole."""
         if self.cycle is None:
             return
         preemptor = eviction.preemptor

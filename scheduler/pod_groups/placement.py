@@ -1,4 +1,4 @@
-"""Members placed one after the other, each seeing those before it; nothing of it lasts unless the caller keeps it."""
+"""The placement of members one after the other, each seeing those before it; the caller keeps or undoes it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ from services.api.kinds.podgroup import PodGroup
 
 @dataclass(slots=True)
 class Placed:
-    """A member with a node. `assumption` while it is assumed; `nominated`: where it was expected before.
+    """A member with a node. `assumption` while it is assumed; `nominated`: its nominated node before.
 
-    `needs_eviction`: the node has to be freed first, by what `actions` say.
+    `needs_eviction`: the node has to be freed first, by `actions`.
     """
 
     member: QueuedPod
@@ -30,7 +30,7 @@ class Placed:
 
     @property
     def node_name(self) -> str:
-        """Where it goes."""
+        """The member's node."""
         return self.result.node_name
 
     @property
@@ -41,10 +41,11 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A member without a node: `status` says why, `rejectors` and `pending` who would have to change their minds.
+    """A member without a node. `status` is the reason.
 
-    `nominated`: where it is expected once victims have left; "" clears its nomination. `by_none`: there is no node,
-    so that no plugin was asked, and only the clock can tell when to try again.
+    `rejectors` and `pending`: the plugins whose answers would have to change. `nominated`: its nominated node
+    once victims have left; "" clears its nomination. `by_none`: no node exists, so no plugin was called, and
+    only the clock can decide when to try again.
     """
 
     member: QueuedPod
@@ -57,10 +58,10 @@ class Rejected:
 
 @dataclass(slots=True)
 class Placement:
-    """What became of the members. `status`: of the group's constraint; Wait means not met by those there are.
+    """The result for the members. `status`: of the group's constraint.
 
-    `untried`: members left out because the constraint could not be met any more. `actions`: evictions that members
-    asked for one by one.
+    Wait means that the existing members do not meet it yet. `untried`: members left out because the constraint
+    could not be met any more. `actions`: evictions that members requested one by one.
     """
 
     placed: list[Placed] = field(default_factory=list)
@@ -78,7 +79,7 @@ class Placement:
 class Placer:
     """Places the members of one group, in their order, with their profile's plugins.
 
-    `schedule` is `SchedulingCycle.schedule`; `scheduled`: how many members have a node already.
+    `schedule` is `SchedulingCycle.schedule`; `scheduled`: the number of members that have a node already.
     """
 
     def __init__(
@@ -98,7 +99,10 @@ class Placer:
         self.scheduled = sum(uid in handle.cache.pods for uid in handle.groups.uids(group.metadata.key))
 
     def place(self, *, with_preemption: bool = False) -> Placement:
-        """Place who can be, in order, and leave them assumed; `with_preemption`: each may preempt for itself (1.36)."""
+        """Place as many members as possible, in order, and leave them assumed.
+
+        `with_preemption`: each may preempt for itself (1.36).
+        """
         found, members = Placement(status=failed("no member to place")), self.members
         for i, member in enumerate(members):
             status = self._place_one(found, member, with_preemption=with_preemption)
@@ -146,7 +150,7 @@ class Placer:
         return Rejected(member, status, frozenset(diagnosis.rejectors), frozenset(diagnosis.pending))
 
     def assume(self, placed: Placed) -> Status:
-        """Charge the member to its node and reserve; a rejection leaves no trace."""
+        """Charge the member to its node and run Reserve; a rejection leaves no trace."""
         info, node = placed.member.info, placed.node_name
         placed.nominated = self._nominator.node_of(info.uid)
         placed.assumption = self._cache.assume(info, node, placed.state)
@@ -160,7 +164,7 @@ class Placer:
         return status
 
     def retract(self, placed: Sequence[Placed]) -> None:
-        """Undo `assume` of all, the last first."""
+        """Undo `assume` for all members, the last first."""
         for each in reversed(placed):
             info = each.member.info
             self.runner.unreserve(each.state, info, each.node_name)

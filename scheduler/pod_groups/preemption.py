@@ -1,8 +1,8 @@
-"""A group as preemptor: one placement on a cluster emptied of everything less important, then every pod that can stays.
+"""Preemption by a group: it is placed on a cluster without less important pods, which then return if they fit.
 
-The placement is chosen once, where all potential victims are gone, and kept; so the victims are neither the fewest
-nor the least important that would do (preemption 7.3, "Consequences").
-Source: KEP-5710; preemption 7.3; upstream `pkg/scheduler/framework/preemption/podgrouppreemption.go`.
+The placement is chosen once, where all potential victims are gone, and kept; so the victims are neither the
+fewest nor the least important possible ones (preemption 7.3, "Consequences"). Source: KEP-5710; preemption
+7.3; upstream `pkg/scheduler/framework/preemption/podgrouppreemption.go`.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,11 @@ _PLUGIN: Final = "DefaultPreemption"
 
 @dataclass(frozen=True, slots=True)
 class GroupPreemption:
-    """`status` success: nominate `placed` and make `eviction`, if any. `violations`: pods that a budget would keep."""
+    """The result of a group's preemption.
+
+    `status` success: nominate `placed` and make `eviction`, if any. `violations`: pods whose eviction violates
+    a budget.
+    """
 
     status: Status
     placed: tuple[Placed, ...] = ()
@@ -38,7 +42,7 @@ class GroupPreemption:
 
 
 class GroupPreemptor:
-    """Tries once for a group and leaves cache, nominations and plugins as they were."""
+    """Tries preemption once for a group and leaves cache, nominations and plugins unchanged."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -47,7 +51,7 @@ class GroupPreemptor:
         self._has_policy = handle.switches.of(GangSwitches).has_policy
 
     def attempt(self, placer: Placer) -> GroupPreemption:
-        """Return whom to evict and who goes where."""
+        """Return the victims and the nodes of the members."""
         group = placer.group
         self._handle.preempting.attempts += 1
         refusal = self._refusal(placer)
@@ -97,10 +101,10 @@ def _no(status: Status) -> GroupPreemption:
 
 
 class _ClusterWhatIf:
-    """The live cluster, changed in place and restored: nothing else looks meanwhile.
+    """The live cluster, changed in place and restored: nothing else reads it meanwhile.
 
-    The first `fits` places the group; each later one asks the filters again about every member on its fixed node.
-    Where filters look at nothing but the node, only members on the nodes of the unit put back last are asked.
+    The first `fits` places the group; each later one runs the filters again for every member on its fixed node.
+    If filters depend on nothing but the node, only members on the nodes of the unit put back last are checked.
     """
 
     def __init__(self, handle: Handle, placer: Placer) -> None:

@@ -1,11 +1,12 @@
-"""The scheduling queue with groups as entities: members wait together, are popped together, come back together.
+"""The scheduling queue with groups as entities: members wait together, are popped together, and return together.
 
-Members are in no pool one by one. The queue underneath sees one entry a group, whose gates and hints are those of
-its members: any member's no keeps the group out, any member's hint wakes it. With `one_by_one` (gangs of 1.35)
-members are queued as all pods are, and each arrival is an event for the others.
+Members are in no pool one by one. The underlying queue has one entry per group, whose gates and hints are
+those of its members: any member's rejection keeps the group out, any member's hint wakes it. With
+`one_by_one` (gangs of 1.35) members are queued as all pods are, and each arrival is an event for the
+others.
 
-Invariant: every member is in `_members`; it is in its entity's `members` exactly while it waits, not while it is
-on its way to a bind. Source: preemption 6.4; upstream `pkg/scheduler/backend/queue` 1.37.
+Invariant: every member is in `_members`; it is in its entity's `members` exactly while it waits, not while
+it is on its way to a bind. Source: preemption 6.4; upstream `pkg/scheduler/backend/queue` 1.37.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +35,7 @@ from services.api.meta import Key, ObjectMeta
 from services.telemetry.metrics import Metrics, Samples, gauge
 
 _MARK: Final = "podgroup/"
-"""No pod's name contains a slash, so an entity's key is no pod's."""
+"""Prefix of an entity's key; a pod's name contains no slash, so the key is not a pod's."""
 
 
 def entity_key(group: Key) -> Key:
@@ -43,10 +44,10 @@ def entity_key(group: Key) -> Key:
 
 
 class GroupInfo(PodInfo):
-    """Stands for the group where the queue expects a pod. `members`: the waiting ones, by uid.
+    """The group's stand-in where the queue expects a pod. `members`: the waiting ones, by uid.
 
-    Its priority is the group's, as soon as the group is known: it rules the order of the queue, whatever the
-    members say of themselves. Its scheduler is the first member's.
+    Its priority is the group's, as soon as the group is known: it decides the order of the queue, whatever the
+    members' own priorities are. Its scheduler is the first member's.
     """
 
     __slots__ = ("group", "members")
@@ -68,7 +69,10 @@ class GroupInfo(PodInfo):
 
 @dataclass(kw_only=True)
 class GroupedQueue(SchedulingQueue):
-    """A queue of groups, too. Without `has_hints` a rejected group comes back when its back-off ends, not before."""
+    """A queue of pods and groups.
+
+    Without `has_hints` a rejected group comes back when its back-off ends, not before.
+    """
 
     groups: PodGroups
     world: World
@@ -114,7 +118,7 @@ class GroupedQueue(SchedulingQueue):
                 super()._moved(each, pool, by)
 
     def get(self, key: Key) -> QueuedPod | None:
-        """Return the queued (or in-flight) pod of that key; a member leads to its group."""
+        """Return the queued (or in-flight) pod of that key; for a member, its group."""
         member = self._members.get(key)
         entity = self._entity(member) if member is not None else None
         if member is not None and entity is not None:
@@ -127,7 +131,7 @@ class GroupedQueue(SchedulingQueue):
         return [*(q for q in super().all() if not isinstance(q.info, GroupInfo)), *members]
 
     def entities(self) -> list[QueuedPod]:
-        """Return the groups that are queued."""
+        """Return the queued groups."""
         return [q for q in super().all() if isinstance(q.info, GroupInfo)]
 
     def by_uid(self, uid: str) -> QueuedPod | None:
@@ -163,7 +167,7 @@ class GroupedQueue(SchedulingQueue):
     def add(
         self, info: PodInfo, now: float, *, traceparent: str = "", event: ClusterEvent = UNSCHEDULED_POD_ADD
     ) -> None:
-        """Take in a pod that waits for a node; a member joins its group and makes it worth a look."""
+        """Add a pod that waits for a node; a member joins its group and makes the group worth a try."""
         if self._group(info) is None:
             super().add(info, now, traceparent=traceparent, event=event)
             if self.groups.group_of(info) is not None:
@@ -176,7 +180,7 @@ class GroupedQueue(SchedulingQueue):
     def add_after(
         self, info: PodInfo, now: float, not_before: float, event: ClusterEvent, *, traceparent: str = ""
     ) -> QueuedPod:
-        """Take in a pod that must not be tried before `not_before`; its whole group waits with it."""
+        """Add a pod that must not be tried before `not_before`; its whole group waits with it."""
         if self._group(info) is None:
             return super().add_after(info, now, not_before, event, traceparent=traceparent)
         member = QueuedPod(
@@ -271,7 +275,7 @@ class GroupedQueue(SchedulingQueue):
         return queued
 
     def place(self, entity: QueuedPod, member: QueuedPod) -> None:
-        """Let a member go its way to a bind; it does not wait with the group any more."""
+        """Take the member out of the group, because it is on its way to a bind."""
         _members_of(entity).pop(member.uid, None)
         member.pool = Pool.IN_FLIGHT
 
@@ -284,7 +288,10 @@ class GroupedQueue(SchedulingQueue):
         pending: Iterable[str] = (),
         has_placed: bool,
     ) -> None:
-        """End the group's cycle. Who was not placed comes back: at once after a success, else as any rejected pod."""
+        """End the group's cycle.
+
+        Members without a node come back: at once after a success, else as any rejected pod.
+        """
         if not _members_of(entity):
             super().bound(entity)
             return
@@ -304,7 +311,7 @@ class GroupedQueue(SchedulingQueue):
             super().move(entity.key, SCHEDULE_ATTEMPT_FAILURE, now)
 
     def done(self, uid: str) -> None:
-        """End the pod's flight; a member flies with its group."""
+        """End the pod's flight; a member's flight ends with its group's."""
         if uid not in self._member_keys:
             super().done(uid)
 
@@ -320,7 +327,8 @@ class GroupedQueue(SchedulingQueue):
     ) -> None:
         """Put back a pod whose attempt failed.
 
-        A member of a group that is being tried waits for the end of that; one whose bind failed joins its group again.
+        A member of a group that is being tried waits for the end of that; a member whose bind failed joins its
+        group again.
         """
         if self._group(queued.info) is None:
             super().add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
@@ -351,7 +359,7 @@ class GroupedQueue(SchedulingQueue):
         return key if entity is None else entity.key
 
     def metrics(self) -> Samples:
-        """Return how many entities and members wait where (preemption 5)."""
+        """Return the numbers of waiting entities and members by pool (preemption 5)."""
         members = {"incomplete": 0, "pending": 0}
         groups = dict.fromkeys(Pool, 0)
         for entity in self.entities():
@@ -367,7 +375,7 @@ class GroupedQueue(SchedulingQueue):
 
 
 class Waiting(NamedTuple):
-    """How many entities wait by queue and type, how many pods by queue."""
+    """The numbers of waiting entities by queue and type, and of pods by queue."""
 
     entities: dict[tuple[str, ...], float]
     pods: dict[str, float]

@@ -1,9 +1,9 @@
-"""Preemption: which pods may be evicted for which, from which node, and what stays.
+"""Preemption: which pods may be evicted for which, from which node, and which stay.
 
-All of it is pure. A cycle without a feasible node asks `eligibility` whether the pod may preempt at all, visits
-nodes as `candidates` says, finds on each who must go (budgets say whose eviction hurts), and picks the node. Victims
-are `units`: one pod, or a group that is evicted as a whole. What follows, the calls and the waiting, is
-`scheduler.preemption.evictions`.
+All of it is pure. A cycle without a feasible node uses `eligibility` to decide whether the pod may preempt
+at all, visits nodes in the order of `candidates`, finds the victims on each (budgets show whose eviction
+violates one), and picks the node. Victims are `units`: one pod, or a group that is evicted as a whole. The
+calls and the waiting after that are in `scheduler.preemption.evictions`.
 
 Source: preemption 3; upstream `pkg/scheduler/framework/preemption`.
 """

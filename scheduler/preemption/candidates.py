@@ -1,11 +1,12 @@
-"""Who would have to leave a node, which nodes are tried, and which of them is chosen (preemption 3.2 to 3.4).
+"""The victims on a node, the nodes to try, and the choice among them (preemption 3.2 to 3.4).
 
-*Victims* of a node are all pods of lower priority, minus those that can stay: a dry run takes them off and puts back
-whom it can; disruption budgets say whose eviction would hurt one. A node with its victims is a *candidate*.
+*Victims* of a node are all pods of lower priority, minus those that can stay: a dry run removes them and
+puts back the ones that still fit; disruption budgets show whose eviction would violate one. A node with its
+victims is a *candidate*.
 
-Dry runs are remembered (`Memory`): the next pod of the same template finds most nodes as the last one left them. The
-result of a node's dry run holds while the node, the pods on it, the nominations to it and all budgets are the same.
-That is so only if the filters at work look at nothing else; the caller knows.
+Dry runs are cached (`Memory`): the next pod of the same template finds most nodes unchanged. The result of
+a node's dry run holds while the node, the pods on it, the nominations to it and all budgets are the same.
+That is so only if the filters in use depend on nothing else; the caller knows.
 """
 
 from collections import Counter
@@ -34,14 +35,17 @@ TEMPLATES_MAX: Final = 16
 ASKING: Final = "DefaultPreemption/extenders"
 """Key of the cycle state: whether extenders must see the candidates before one is picked."""
 LEFT: Final = "DefaultPreemption/left"
-"""Key of the cycle state: the candidates they left, or the status that came instead."""
+"""Key of the cycle state: the candidates that extenders left, or the status that came instead."""
 SEARCHED: Final = "DefaultPreemption/search"
-"""Key of the cycle state: what was found, kept while they are asked."""
+"""Key of the cycle state: the candidates found, kept while extenders are called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One PodDisruptionBudget; `allowed` may be negative. `disrupted`: pods whose eviction it has counted already."""
+    """One PodDisruptionBudget; `allowed` may be negative.
+
+    `disrupted`: pods whose eviction it has counted already.
+    """
 
     selector: Selector
     allowed: int
@@ -49,7 +53,7 @@ class Budget:
 
 
 class Budgets:
-    """The budgets of the cluster, by namespace, as their status says at this moment.
+    """The budgets of the cluster, by namespace, from their present status.
 
     `matches_empty`: whether an empty selector (`{}`) means all pods of the namespace, as policy/v1 defines; up
     to 1.37 preemption ignored such budgets, and pods without labels. A missing selector matches nothing.
@@ -108,19 +112,19 @@ class Budgets:
 
 @dataclass(frozen=True)
 class Victims:
-    """The units to evict, the most important first; `violations`: pods among them that a budget would keep."""
+    """The units to evict, the most important first; `violations`: pods whose eviction violates a budget."""
 
     units: tuple[Unit, ...]
     violations: int = 0
 
     @cached_property
     def pods(self) -> tuple[PodInfo, ...]:
-        """All pods to evict, in that order."""
+        """All pods to evict, the most important first."""
         return tuple(pod for unit in self.units for pod in unit.pods)
 
     @cached_property
     def loss(self) -> tuple[float, ...]:
-        """Return what this eviction costs: five criteria in order, each smaller is better (3.4).
+        """Return the cost of this eviction: five criteria in order, each smaller is better (3.4).
 
         Fewest PDB violations; the lowest priority of the most important victim; the smallest sum of priorities; the
         fewest pods; the most important victims that ran for the shortest time.
@@ -147,15 +151,15 @@ class WhatIf(Protocol):
         ...
 
     def fits(self) -> Status:
-        """Return what the filters say now."""
+        """Return the filters' present answer."""
         ...
 
 
 class NodeWhatIf:
-    """One node, changed in thought: works on copies of node and cycle state.
+    """A hypothetical node: it works on copies of node and cycle state.
 
     `rivals`: pods of at least the pod's priority nominated there. A unit may have pods on other nodes; those
-    nodes stay as they are, only what plugins keep in the state follows (preemption 7.2).
+    nodes stay as they are, only the plugins' state follows (preemption 7.2).
     """
 
     def __init__(
@@ -186,14 +190,14 @@ class NodeWhatIf:
             self._filters.add_pod(self._state, self._pod, pod, elsewhere)
 
     def fits(self) -> Status:
-        """Return what the filters say now, beside the nominated pods and without them."""
+        """Return the filters' present answer, beside the nominated pods and without them."""
         return self._filters.filter_beside(self._state, self._pod, self._node, self._rivals)
 
 
 def select_victims(potential: Sequence[Unit], what_if: WhatIf, budgets: Budgets, *, node: str) -> Victims | Status:
     """Return the victims, or why evicting all of `potential` (all of lower priority) would not help.
 
-    Each unit is judged once, so the answer is neither the fewest nor the smallest victims: first those whose
+    Each unit is tried once, so the answer is neither the fewest nor the smallest victims: first those whose
     eviction would overdraw a budget, then the others, the most important first, are put back if the pod still
     fits beside them. A budget that nothing else meets is overdrawn.
     """
@@ -222,13 +226,13 @@ def select_victims(potential: Sequence[Unit], what_if: WhatIf, budgets: Budgets,
 
 
 def wanted(nodes: int, percentage: int, absolute: int) -> int:
-    """Return how many candidates are enough, of so many potential nodes."""
+    """Return how many candidates are enough, for so many potential nodes."""
     return min(nodes, max(nodes * percentage // 100, absolute))
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node and who would have to leave it. A group's candidate is called `cluster`."""
+    """A node and its victims. A group's candidate has the node name `cluster`."""
 
     node: str
     victims: Victims
@@ -236,7 +240,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Search:
-    """What the visits found. `statuses` counts, by its reasons, the nodes that cannot be freed."""
+    """The result of the visits. `statuses` counts, by its reasons, the nodes that cannot be freed."""
 
     non_violating: list[Candidate] = field(default_factory=list)
     violating: list[Candidate] = field(default_factory=list)
@@ -246,7 +250,7 @@ class Search:
 
     @property
     def candidates(self) -> list[Candidate]:
-        """All of them, those without PDB violations first."""
+        """All candidates, those without PDB violations first."""
         return [*self.non_violating, *self.violating]
 
     def message(self, node_count: int) -> str:
@@ -287,20 +291,21 @@ def search(rows: Sequence[int], offset: int, enough: int, judge: Callable[[int],
 
 
 def pick(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the one that loses least; a tie goes to the first node by name."""
+    """Return the candidate with the smallest loss; a tie goes to the first node by name."""
     return min(candidates, key=lambda candidate: (candidate.victims.loss, candidate.node))
 
 
 class ExtenderError(Exception):
-    """An extender did not answer, or not so that it can be understood."""
+    """Error: an extender did not answer, or its answer cannot be parsed."""
 
 
 def left_by_extender(
     found: Sequence[Candidate], answer: Mapping[str, Victims] | ExtenderError, *, is_ignorable: bool
 ) -> list[Candidate] | Status:
-    """Return the candidates that an extender leaves (`preemptVerb`), each with the same or other victims, or why none.
+    """Return the candidates that an extender leaves (`preemptVerb`), or why none is left.
 
-    An ignorable extender that fails, or leaves a node without victims, is passed over; any other ends the attempt.
+    Each has the same or other victims. An ignorable extender that fails, or leaves a node without victims, is
+    ignored; any other ends the attempt.
     """
     error = ""
     if isinstance(answer, ExtenderError):
@@ -315,12 +320,12 @@ def left_by_extender(
 
 
 Stamp = tuple[int, int]
-"""Generations of a node and of the nominations to it."""
+"""The generations of a node and of the nominations to it."""
 Results = dict[str, tuple[Stamp, Candidate | Status]]
 
 
 class Memory:
-    """Results by template, of the templates asked about last."""
+    """Cached results of dry runs, for the templates that were used last."""
 
     def __init__(self) -> None:
         self._budgets: Sequence[PodDisruptionBudget] = ()

@@ -1,4 +1,4 @@
-"""Whether a pod may preempt at all (preemption 3.1)."""
+"""The check whether a pod may preempt at all (preemption 3.1)."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ GROUP_IN_PROGRESS: Final = "waiting for the preemption for this pod group to be 
 
 
 def is_terminating_by_preemption(pod: Pod) -> bool:
-    """Whether the scheduler evicted the pod and it has not gone yet.
+    """Whether the scheduler evicted the pod and the pod still exists.
 
     Both marks are needed: a victim that a user deleted, or whose condition is not visible yet, guards nothing.
     """
@@ -37,8 +37,8 @@ def is_guarded(node: NodeInfo, priority: int, units: Units) -> bool:
 def refusal(pod: PodInfo, priority: int, nominated: NodeInfo | None, units: Units) -> str:
     """Return why the pod may not preempt now, or "".
 
-    `priority`: what the pod counts for. `nominated`: the node it waits for already, as this cycle sees it; None also if
-    the filters just called that node unresolvable, so that waiting for it is in vain.
+    `priority`: the pod's effective priority. `nominated`: the node it waits for already, as this cycle sees it;
+    None also if the filters just called that node unresolvable, so that waiting for it is in vain.
     """
     if pod.spec.preemption_policy == "Never":
         return NEVER_POLICY

@@ -1,7 +1,7 @@
-"""Evictions, performed: the calls that free a node, beside the scheduling loop or while it waits (KEP-4832).
+"""The execution of evictions: the calls that free a node, beside the scheduling loop or inside it (KEP-4832).
 
-The preemptor is held back meanwhile. Each victim is marked, then deleted; one that only waits for its own bind
-is turned back in memory. Source: preemption 3.5, 4; guarantees K5.
+The preemptor is held back meanwhile. Each victim is marked, then deleted; one that only waits for its own
+bind is rejected in memory. Source: preemption 3.5, 4; guarantees K5.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from services.api.seams import Seams, Span
 from services.telemetry.metrics import Histogram, Metrics, Samples, counter, gauge, histogram
 
 PARALLEL: Final = 16
-"""Victims evicted at once, upstream's parallelism."""
+"""Maximal number of victims evicted at once, upstream's parallelism."""
 DELETED_MAX: Final = 1024
-"""Acknowledged deletions remembered before those that the watch has shown are forgotten."""
+"""Maximal number of remembered acknowledged deletions, before those that the watch has shown are forgotten."""
 IN_MEMORY: Final = " (in kube-scheduler memory)."
 VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
 SECONDS_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
@@ -42,7 +42,7 @@ log = structlog.get_logger()
 
 
 class _Fate(Enum):
-    """What became of one victim. NEEDLESS: it was gone already, or the preemptor has no need of it any more."""
+    """The outcome for one victim. NEEDLESS: it was gone already, or the preemptor does not need it any more."""
 
     DELETED = 0
     IN_MEMORY = 1
@@ -52,9 +52,10 @@ class _Fate(Enum):
 
 @dataclass
 class Evictions:
-    """Performs what DefaultPreemption and its like decided. `wake` is set when a preemptor may go on.
+    """Performs the evictions that DefaultPreemption and others decided.
 
-    `waits_for_resize`: whether a bound preemptor still waits; `has_resize_labels`: metrics have resizes apart.
+    `wake` is set when a preemptor may go on. `waits_for_resize`: whether a bound preemptor still waits;
+    `has_resize_labels`: whether metrics separate resizes.
     """
 
     seams: Seams
@@ -70,7 +71,7 @@ class Evictions:
     waits_for_resize: Callable[[Pod], bool]
     has_resize_labels: bool
     _deleted: dict[str, PodInfo] = field(default_factory=dict)
-    """Victims whose deletion was acknowledged: a view that does not show it yet must not repeat it."""
+    """Victims whose deletion was acknowledged: a view that does not show it yet must not repeat the deletion."""
 
     def __post_init__(self) -> None:
         self._switches = self.seams.switches.of(EvictionSwitches)
@@ -93,7 +94,10 @@ class Evictions:
         group: asyncio.TaskGroup,
         before: Callable[[Eviction, Span, asyncio.TaskGroup], None] | None = None,
     ) -> str:
-        """Begin the evictions, each after `before`, or perform those the loop waits for; return what went wrong."""
+        """Begin the evictions, each after `before`; return the error, or "".
+
+        Evictions for which the loop waits are performed at once.
+        """
         for eviction in evictions:
             if before is not None:
                 before(eviction, span, group)
@@ -104,7 +108,7 @@ class Evictions:
         return ""
 
     def begin(self, eviction: Eviction, parent: str, group: asyncio.TaskGroup) -> None:
-        """Start the evictions; from here on the preemptor's gate is shut. Without victims it stays open.
+        """Start the evictions; from here on the preemptor is gated. Without victims it is not.
 
         Upstream then returns before it clears nominations of lower priority (`prepareCandidateAsync`).
         """
@@ -152,7 +156,7 @@ class Evictions:
         span.end("evictions failed" if has_failed else "")
 
     async def perform(self, eviction: Eviction, parent: str) -> str:
-        """Evict while the caller waits; return "" or what went wrong."""
+        """Evict while the caller waits; return "" or the error."""
         self._count_victims(eviction)
         span = self._start_span(eviction, parent)
         fates = await self._evict_all(eviction, eviction.pending, span)
@@ -329,4 +333,4 @@ RESIZE_METRICS: Final[Metrics[Evictions]] = Metrics(
               "result", "preemptor"),
     labels=("operation",),
 )  # fmt: skip
-"""Once metrics have resizes apart (kep-5836 12)."""
+"""The metrics that separate resizes (kep-5836 12)."""

@@ -1,4 +1,4 @@
-"""Evictions under way, and what the loops are to evict (KEP-4832; preemption 4)."""
+"""Evictions under way, and the evictions that the loops have to make (KEP-4832; preemption 4)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Preemptor:
 
     @property
     def is_bound(self) -> bool:
-        """Whether it is a pod that has a node and wants more of it (KEP-5836)."""
+        """Whether it is a pod that has a node and requests more of it (KEP-5836)."""
         return bool(self.pods[0].spec.node_name)
 
     @property
@@ -28,10 +28,10 @@ class Preemptor:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Evict the victims so that the preemptor can have the node; a group's node is called `cluster`.
+    """The victims to evict so that the preemptor can have the node; a group's node is called `cluster`.
 
-    `nodes`: where pods of lower priority lose their nominations. `plugin` speaks for it when a victim is turned
-    back in memory. `is_async`: the scheduling loop does not wait for the calls.
+    `nodes`: where pods of lower priority lose their nominations. `plugin`: the name in the rejection of a
+    victim that is rejected in memory. `is_async`: the scheduling loop does not wait for the calls.
     """
 
     preemptor: Preemptor
@@ -49,11 +49,12 @@ class Eviction:
 
 @dataclass
 class RunningPreemptions:
-    """Preemptors whose evictions are on their way, by uid; they are not scheduled meanwhile.
+    """The preemptors whose evictions are under way, by uid; they are not scheduled meanwhile.
 
-    While the last victim is being evicted, its own state decides: its delete event may come before the answer to
-    the call, and must find its preemptor ready. `is_staying`: whether that pod exists and is not being deleted
-    (without an informer every victim counts as alive). `attempts` counts preemption attempts, the futile ones too.
+    While the last victim is being evicted, its own state decides: its delete event may come before the answer
+    to the call, and must find its preemptor ready. `is_staying`: whether that pod exists and is not being
+    deleted (without an informer every victim counts as alive). `attempts` counts preemption attempts, the
+    futile ones too.
     """
 
     is_staying: Callable[[PodInfo], bool] = lambda victim: True
@@ -72,7 +73,7 @@ class RunningPreemptions:
         self._last[uid] = victim
 
     def end(self, uid: str) -> None:
-        """Note that the evictions are done, or given up."""
+        """Note that the evictions are done or given up."""
         self._last.pop(uid, None)
 
     def is_running(self, uid: str) -> bool:

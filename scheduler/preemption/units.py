@@ -1,7 +1,7 @@
-"""Units: what is evicted together, and which of two matters more.
+"""Units of eviction, and their order of importance.
 
-A group that asked for it is one unit, wherever its members run (KEP-5710); a member of any group matters as much as
-its group, whatever its own priority says. Source: preemption 3.3, 7.1, 7.2.
+A group that asked for it is one unit, wherever its members run (KEP-5710); a member of any group has the
+importance of its group, whatever its own priority. Source: preemption 3.3, 7.1, 7.2.
 """
 
 import math
@@ -31,14 +31,14 @@ def _seconds(text: str) -> float:
 
 
 def started(pod: PodInfo) -> float:
-    """Return when the kubelet took the pod, in seconds since 1970, or NEVER."""
+    """Return when the kubelet started the pod, in seconds since 1970, or NEVER."""
     text = pod.pod.status.start_time
     return NEVER if text is None else _seconds(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Pods that are evicted together. `start_s`: when the first of them started."""
+    """Pods that are evicted together. `start_s`: the start of the first of them."""
 
     pods: tuple[PodInfo, ...]
     priority: int
@@ -47,7 +47,7 @@ class Unit:
 
     @property
     def uid(self) -> str:
-        """The uid of the first pod; breaks ties."""
+        """The uid of the first pod, which breaks ties."""
         return self.pods[0].uid
 
 
@@ -77,7 +77,7 @@ def by_importance(units: list[Unit]) -> list[Unit]:
 
 
 class Units:
-    """Units as the cache and the groups are at this moment; a group that does not exist makes no unit."""
+    """The units, from the present cache and groups; a group that does not exist makes no unit."""
 
     def __init__(self, groups: PodGroups, cache: Cache, world: World) -> None:
         self._groups = groups
@@ -85,17 +85,17 @@ class Units:
         self._world = world
 
     def group_of(self, pod: PodInfo) -> PodGroup | None:
-        """Return the pod's group, if it has one that exists."""
+        """Return the pod's group, if the group exists."""
         key = self._groups.group_of(pod)
         return None if key is None else self._world.get(PodGroup, key)
 
     def priority_of(self, pod: PodInfo) -> int:
-        """Return what the pod counts for: its group's priority, or its own."""
+        """Return the pod's effective priority: its group's, or its own."""
         group = self.group_of(pod)
         return pod.priority if group is None else group.spec.priority
 
     def of(self, pods: Iterable[PodInfo]) -> list[Unit]:
-        """Return the units that these pods are part of, each once and whole, in the order of the pods."""
+        """Return the whole units of these pods, without duplicates, in the order of the pods."""
         found: list[Unit] = []
         seen: set[Key] = set()
         for pod in pods:
@@ -110,13 +110,16 @@ class Units:
         return found
 
     def below(self, priority: int, pods: Iterable[PodInfo]) -> list[Unit]:
-        """Return those of the pods' units that count for less."""
+        """Return the pods' units with a priority below this one."""
         if not self._groups.is_on:
             return [pod_unit(pod) for pod in pods if pod.priority < priority]
         return [unit for unit in self.of(pods) if unit.priority < priority]
 
     def node_of(self, pod: PodInfo) -> NodeInfo | None:
-        """Return the node that a pod is counted on; None without groups: then every unit is on the node in question."""
+        """Return the node on which a pod is counted.
+
+        None without groups: then every unit is on the node in question.
+        """
         return self._cache.nodes.get(self._cache.node_of(pod.uid)) if self._groups.is_on else None
 
     def _members(self, key: Key) -> tuple[PodInfo, ...]:

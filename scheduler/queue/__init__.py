@@ -1,1 +1,1 @@
-"""Which pod is tried next, and what brings a rejected one back: queue, back-off, hints, exclusions."""
+"""The order of attempts, and the return of rejected pods: queue, back-off, hints, exclusions."""

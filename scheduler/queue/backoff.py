@@ -1,7 +1,8 @@
-"""How long a pod that failed stays away from the active queue (scheduler-queue-and-cycles 2.2).
+"""The back-off of failed pods from the active queue (scheduler-queue-and-cycles 2.2).
 
-Plugin rejections and errors are counted apart, and each error in a row doubles the wait. With pop-from-back-off
-(KEP-5142) expiry is truncated to the whole second, and a pod whose second is the current one still waits.
+Plugin rejections and errors are counted separately, and each error in a row doubles the wait. With
+pop-from-back-off (KEP-5142) expiry is truncated to the whole second, and a pod whose second is the current
+one still waits.
 """
 
 import math
@@ -15,7 +16,7 @@ WINDOW_S: Final = 1.0
 
 @dataclass
 class Backoff:
-    """`is_in_windows`: expiry counts by whole seconds."""
+    """The back-off rules. `is_in_windows`: expiry counts by whole seconds."""
 
     initial_s: float
     max_s: float
@@ -28,7 +29,7 @@ class Backoff:
         return float(min(most_s, self.initial_s * 2.0 ** min(count - 1, 62))) if count else 0.0
 
     def expiration(self, queued: QueuedPod) -> float:
-        """Return when the pod's back-off ends, 0 for none; computed once for each failure."""
+        """Return when the pod's back-off ends, 0 without one; computed once for each failure."""
         if queued.backoff_expiration is None:
             duration = self.duration(queued)
             expiration = queued.timestamp + duration

@@ -1,13 +1,13 @@
-"""Which node gave which pod back, and how long the pod, or others like it, should stay away from it.
+"""Exclusions: which node unbound which pod, and how long the pod, or similar pods, should avoid it.
 
-Counted from when the scheduler saw it, on its own monotonic clock, so that no clock skew matters. The
-pod's `unbindHistory` is authoritative: after a restart it is learned again from there. An exclusion ends
-by its timer, or early when something on the node changed that might have cured it.
+Times count from when the scheduler saw the unbind, on its own monotonic clock, so that no clock skew
+matters. The pod's `unbindHistory` is authoritative: after a restart it is read again from there. An
+exclusion ends by its timer, or early when a change of the node might have cured it.
 
-With `exclusion.scope=signature` a node that gave a pod back stays closed to its like, too, so that not every replica
-tries the bad node once. Pods are alike when one controller made them and they ask for the same: resources, node
-selector, affinity, tolerations. That is kept in memory only: a scheduler that starts anew lets one pod of each kind
-try again, by design. Source: kubelet-unbinding 7.3.
+With `exclusion.scope=signature` a node that unbound a pod is closed to similar pods, too, so that not every
+replica tries the bad node once. Pods are similar when one controller made them and they have the same
+requests, node selector, affinity and tolerations. That is kept in memory only: a scheduler that starts anew
+lets one pod of each kind try again, by design. Source: kubelet-unbinding 7.3.
 """
 
 import heapq
@@ -19,17 +19,17 @@ from services.api.kinds.pod import Pod
 from services.api.podresources import pod_requests
 
 KIND_S: Final = 30.0
-"""How long a node stays closed to a kind; each further pod that it unbinds begins that anew."""
+"""Seconds for which a node stays closed to a kind; each further pod that it unbinds begins them anew."""
 
 Kind = tuple[str, bytes]
-"""Uid of the controller, and what its pods ask for."""
+"""The uid of the controller, and its pods' requirements."""
 
 _NONE: dict[str, str] = {}
 W = TypeVar("W", str, Kind)
 
 
 def kind_of(pod: Pod) -> Kind | None:
-    """Return the pod's kind; None for a pod without an owner that makes others like it."""
+    """Return the pod's kind; None for a pod without a controller that makes similar pods."""
     owner = pod.metadata.controller
     if owner is None:
         return None
@@ -39,9 +39,9 @@ def kind_of(pod: Pod) -> Kind | None:
 
 
 class ClosedNodes(Generic[W]):
-    """Until when and why nodes are closed, by whom they are closed to: pods (by uid) or kinds of pods.
+    """The end and the reason of each node's closure, by node and pod uid, or by node and kind.
 
-    Entries of the heap that were overtaken are left there and checked when they come up.
+    Outdated entries of the heap are left there and checked when they come up.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class ClosedNodes(Generic[W]):
         return bool(self.nodes)
 
     def close(self, node: str, to: W, until: float, reason: str) -> None:
-        """Close the node, perhaps anew."""
+        """Close the node to a pod or kind, or extend the closure."""
         self.nodes.setdefault(to, {})[node] = (until, reason)
         self._by_node.setdefault(node, {})[to] = None
         heapq.heappush(self.heap, (until, to, node))
@@ -67,15 +67,15 @@ class ClosedNodes(Generic[W]):
             del self._by_node[node]
 
     def closed_to(self, node: str) -> list[W]:
-        """Return to whom the node is closed."""
+        """Return the pods or kinds to which the node is closed."""
         return list(self._by_node.get(node, ()))
 
     def reasons(self, to: W) -> dict[str, str]:
-        """Return node name to reason."""
+        """Return the closed nodes and the reasons."""
         return {node: reason for node, (_, reason) in self.nodes[to].items()} if to in self.nodes else _NONE
 
     def expire(self, now: float) -> list[W]:
-        """Open what is due; return whom it was closed to."""
+        """Open the nodes whose closure is over; return the pods or kinds that were excluded."""
         found: list[W] = []
         while self.heap and self.heap[0][0] <= now:
             until, to, node = heapq.heappop(self.heap)
@@ -86,7 +86,10 @@ class ClosedNodes(Generic[W]):
 
 
 class Exclusions:
-    """By pod uid and node name. `kinds`: what one pod met with holds for its like, too; None: it does not."""
+    """The exclusions by pod uid and node name.
+
+    `kinds`: closures that hold for similar pods, too; None: exclusions hold for single pods only.
+    """
 
     def __init__(self, *, by_kind: bool = False) -> None:
         self.kinds: ClosedNodes[Kind] | None = ClosedNodes() if by_kind else None
@@ -98,11 +101,11 @@ class Exclusions:
         return sum(map(len, self._pods.nodes.values()))
 
     def of(self, uid: str) -> dict[str, str]:
-        """Return node name to reason, of the exclusions in force."""
+        """Return the nodes that exclude the pod now, with the reasons."""
         return self._pods.reasons(uid) if self._pods.nodes else _NONE
 
     def of_kind(self, pod: Pod) -> dict[str, str]:
-        """Return node name to reason, as others of the pod's kind met with it; when a node opens, the pod is woken."""
+        """Return the nodes that exclude the pod's kind, with the reasons; the pod is woken when a node opens."""
         kind = kind_of(pod) if self.kinds else None
         if self.kinds is None or kind is None or kind not in self.kinds.nodes:
             return _NONE
@@ -110,13 +113,13 @@ class Exclusions:
         return self.kinds.reasons(kind)
 
     def learn_kind(self, pod: Pod, now: float) -> None:
-        """Take in that a node has just given the pod back: close it to all of its kind."""
+        """Close the node that has just unbound the pod to all pods of its kind."""
         history, kind = pod.status.unbind_history, kind_of(pod) if self.kinds is not None else None
         if self.kinds is not None and history and kind is not None and history[0].exclude_seconds > 0:
             self.kinds.close(history[0].node_name, kind, now + KIND_S, history[0].reason)
 
     def learn(self, pod: Pod, now: float) -> None:
-        """Take in what the pod's history says and we have not seen yet; newest entries win."""
+        """Take the new entries of the pod's history; the newest entries win."""
         history = pod.status.unbind_history
         if not history:
             return
@@ -135,7 +138,7 @@ class Exclusions:
             self._pods.open(node, uid)
 
     def clear_node(self, node: str) -> None:
-        """End every exclusion of the node early: something on it changed."""
+        """End every exclusion of the node early, because the node changed."""
         if self.kinds is not None:
             for kind in self.kinds.closed_to(node):
                 self.kinds.open(node, kind)
@@ -144,7 +147,7 @@ class Exclusions:
             self._pods.open(node, uid)
 
     def end(self, node: str, reason: str) -> list[str]:
-        """End every exclusion of the node that was for this reason; return the uids concerned."""
+        """End every exclusion of the node with this reason; return the uids of its pods."""
         uids = [uid for uid in self._pods.closed_to(node) if self._pods.nodes[uid][node][1] == reason]
         for uid in uids:
             self._pods.open(node, uid)
@@ -159,7 +162,7 @@ class Exclusions:
         return of_kind if own is None else min(own, of_kind)
 
     def expire(self, now: float) -> list[str]:
-        """End what is due; return the uids concerned, those of a kind that were turned away too, each once."""
+        """End the exclusions that are over; return the uids of their pods, pods rejected by their kind included."""
         uids = dict.fromkeys(self._pods.expire(now))
         for kind in self.kinds.expire(now) if self.kinds is not None else ():
             uids |= self._turned_away.get(kind, {})

@@ -1,7 +1,7 @@
-"""Whether an event makes a rejected pod worth another attempt (KEP-4247; scheduler-queue-and-cycles 2.3).
+"""The decision whether an event makes a rejected pod worth another attempt.
 
-Each plugin registers the events that may change its rejection and, for each, a function that looks closer. Only the
-plugins that rejected the pod are asked.
+Each plugin registers the events that may change its rejection and, for each, a function that checks the
+objects. Only the plugins that rejected the pod are asked. Source: KEP-4247; scheduler-queue-and-cycles 2.3.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _NOTHING: dict[str, Sequence[Registration]] = {}
 
 
 class Strategy(Enum):
-    """What an event makes of a rejected pod."""
+    """The effect of an event on a rejected pod."""
 
     SKIP = 0
     AFTER_BACKOFF = 1
@@ -25,7 +25,7 @@ class Strategy(Enum):
 
 
 class Hints:
-    """`by_profile`: registrations by schedulerName and plugin."""
+    """The hints of all profiles. `by_profile`: registrations by schedulerName and plugin."""
 
     def __init__(self, by_profile: Mapping[str, Mapping[str, Sequence[Registration]]]) -> None:
         self._by_profile = by_profile
@@ -36,7 +36,7 @@ class Hints:
         """The plugin whose hint the last answer of `worth` follows, "" for none."""
 
     def registered(self, queued: QueuedPod, plugin: str) -> Sequence[Registration]:
-        """Return what the plugin registered in the pod's profile."""
+        """Return the plugin's registrations in the pod's profile."""
         return self._by_profile.get(queued.info.spec.scheduler_name, _NOTHING).get(plugin, ())
 
     def interested(self, event: ClusterEvent) -> list[str]:
@@ -57,7 +57,7 @@ class Hints:
         return any(event.matches(each.event) for each in self.registered(queued, queued.gating_plugin))
 
     def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
-        """Return what the event makes of the pod."""
+        """Return the event's effect on the pod."""
         rejectors, self.said_by = queued.rejectors, ""
         if not rejectors or event.is_wildcard:
             return Strategy.AFTER_BACKOFF

@@ -1,4 +1,4 @@
-"""Pods that were popped and are not done, and what happened since each of them was popped.
+"""Pods that were popped and are not done, and the events since each of them was popped.
 
 A pod that comes back rejected has not seen these events, and one of them may have been what it needs.
 Source: scheduler-queue-and-cycles 2.1 and 2.3.
@@ -15,7 +15,7 @@ from scheduler.framework.events import ClusterEvent
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An event with the object before and after; `only_uid` names the one pod it is about, "" for all."""
+    """An event with the object before and after; `only_uid`: the only pod it is for, "" for all pods."""
 
     event: ClusterEvent
     old: Any
@@ -24,7 +24,7 @@ class Happened:
 
 
 class InFlight:
-    """Events are kept from the pop of the longest-flying pod on."""
+    """The pods in flight; events are kept from the pop of the longest-flying pod on."""
 
     def __init__(self) -> None:
         self._starts: dict[str, int] = {}
@@ -39,7 +39,7 @@ class InFlight:
 
     @property
     def event_count(self) -> int:
-        """How many events are kept."""
+        """The number of kept events."""
         return len(self._events)
 
     def begin(self, uid: str) -> None:
@@ -52,7 +52,7 @@ class InFlight:
             self._events.append(Happened(event, old, new, only_uid))
 
     def since(self, uid: str) -> Iterator[Happened] | None:
-        """Yield what happened since the pod was popped; None for a pod that is not in flight."""
+        """Yield the events since the pod was popped; None for a pod that is not in flight."""
         start = self._starts.get(uid)
         if start is None:
             return None
@@ -60,7 +60,7 @@ class InFlight:
         return (each for each in missed if each.only_uid in ("", uid))
 
     def end(self, uid: str) -> None:
-        """Forget the pod; events that no pod in flight needs any more are dropped."""
+        """Remove the pod; events that no pod in flight needs any more are dropped."""
         if self._starts.pop(uid, None) is None:
             return
         oldest = next(iter(self._starts.values()), self._first + len(self._events))  # in the order of their pop

@@ -1,10 +1,11 @@
-"""What a pod's status says of its rejection at PreEnqueue, and when: the models that KEP-5501 weighs.
+"""The reports of PreEnqueue rejections in a pod's status, and their times: the models of KEP-5501.
 
-*Explicit* models show the text that a plugin wrote for users, *implicit* ones what its status says anyway; *immediate*
-ones send at once, *delayed* ones after five seconds, so that a passing no is never seen. The memory of what was
-reported is on the queued pod (`reported`): the same words are sent once. Beside the models stand the alternatives of
-the review: another reason, a condition of its own, delays that plugins choose, the status of the pod's group. Pure:
-what is to be sent is returned. Source: kep-5501 3 to 5, 7 and 12.
+*Explicit* models show the text that a plugin wrote for users, *implicit* ones the message of its status;
+*immediate* ones send at once, *delayed* ones after five seconds, so that a short rejection is never seen.
+The memory of what was reported is on the queued pod (`reported`): the same text is sent once. Beside the
+models are the alternatives of the review: another reason, a condition of its own, delays that plugins
+choose, the status of the pod's group. Pure: reports to send are returned. Source: kep-5501 3 to 5, 7 and
+12.
 """
 
 from collections.abc import Callable
@@ -49,21 +50,21 @@ class Model(StrEnum):
 
 @dataclass(frozen=True)
 class ReportRules(ReportSwitches):
-    """The model and its knobs."""
+    """The model and its options."""
 
     @property
     def is_immediate(self) -> bool:
-        """Whether the model knows no delay."""
+        """Whether the model has no delay."""
         return self.model in (Model.EXPLICIT_IMMEDIATE, Model.IMPLICIT_IMMEDIATE)
 
     @property
     def has_own_condition(self) -> bool:
-        """Whether reports stand in a condition that no bind overwrites."""
+        """Whether reports are in a condition that no bind overwrites."""
         return self.condition != POD_SCHEDULED
 
 
 def rules_of(switches: Switches) -> ReportRules:
-    """Return what the switches say; without the feature gate nothing is reported."""
+    """Return the rules from the switches; without the feature gate nothing is reported."""
     rules = switches.of(ReportRules)
     return rules if rules.is_on else replace(rules, model=Model.OFF)
 
@@ -76,7 +77,7 @@ def missing_gate(switches: Switches) -> str:
 
 
 class Report(NamedTuple):
-    """A call to make, `delay_s` from now."""
+    """A call to make in `delay_s` seconds."""
 
     call: StatusPatch
     delay_s: float
@@ -84,25 +85,25 @@ class Report(NamedTuple):
 
 @dataclass
 class Reporter:
-    """Observes every answer of PreEnqueue that matters; returns what the status of the pod or its group should say.
+    """Observes every relevant answer of PreEnqueue; returns reports for the status of the pod or its group.
 
-    What was said of a group is remembered by its uid until the group is forgotten.
+    The reported text of a group is remembered by its uid until the group is forgotten.
     """
 
     rules: ReportRules
     user_message: Callable[[PodInfo, Status], str | None]
-    """What the plugin that rejected wants people to read; "" for nothing, None when it has no opinion."""
+    """The rejecting plugin's message for users; "" for none, None when it has no opinion."""
     asked_delay_s: Callable[[PodInfo, Status], float | None] = lambda info, status: None
-    """How long that plugin wants the report to wait; None when it has no opinion."""
+    """The delay that the rejecting plugin wants for the report, in seconds; None when it has no opinion."""
     _said_of: dict[str, str] = field(default_factory=dict)
 
     def observe(self, queued: QueuedPod, status: Status) -> Report | None:
-        """Return the call that this answer asks for; remembers it at once, as if it were made."""
+        """Return the call that this answer requires; it is remembered at once, as if it were made."""
         text = self._text(queued.info, status, queued.reported)
         return None if text is None else self._say(queued, text, status)
 
     def observe_member(self, group: PodGroup, queued: QueuedPod, status: Status) -> Report | None:
-        """Return the call about the pod's group that this answer asks for, once for all members that say the same."""
+        """Return the call about the pod's group that this answer requires, once for all members with the same text."""
         uid = group.metadata.uid
         said = self._said_of.get(uid, "")
         text = self._text(queued.info, status, said)
@@ -125,15 +126,15 @@ class Reporter:
         return Report(call, self._delay(queued.info, text, status))
 
     def forget_group(self, uid: str) -> None:
-        """Forget what was said of a group that is gone."""
+        """Forget the reported text of a group that is gone."""
         self._said_of.pop(uid, None)
 
     def withdraw(self, queued: QueuedPod) -> Report | None:
-        """Return the call that takes back what the pod's own status says; None when it says nothing."""
+        """Return the call that removes the report from the pod's own status; None when there is no report."""
         return self._say(queued, "", SUCCESS)
 
     def bound(self, pod: Pod) -> StatusPatch | None:
-        """Return the call that takes a report from a pod that has a node: a bind overwrites PodScheduled alone."""
+        """Return the call that removes a report from a pod that has a node: a bind overwrites PodScheduled alone."""
         rules = self.rules
         if rules.model == Model.OFF or not rules.has_own_condition:
             return None
@@ -141,7 +142,7 @@ class Reporter:
         return None if call.is_noop else call
 
     def message_of(self, info: PodInfo, status: Status) -> str:
-        """Return the text that the model shows of this rejection, "" for none."""
+        """Return the text that the model shows for this rejection; empty for none."""
         match self.rules.model:
             case Model.EXPLICIT_IMMEDIATE | Model.EXPLICIT_DELAYED:
                 return self.user_message(info, status) or ""

@@ -8,7 +8,7 @@ from services.api.meta import Key
 
 
 class Pool(StrEnum):
-    """Where a queued pod is; the values are upstream's metric labels."""
+    """The pool of a queued pod; the values are upstream's metric labels."""
 
     NONE = ""
     ACTIVE = "active"
@@ -23,12 +23,12 @@ class Pool(StrEnum):
 class QueuedPod:
     """A pod with its history in the queue.
 
-    `timestamp`: when it was added or last came back from an attempt. `initial_attempt`: when it was first ready.
-    `unschedulable_count` and `consecutive_errors` drive the back-off; `backoff_max_s`: its limit, if not the queue's.
-    `not_before`: no attempt before this time, whatever happens (kubelet-unbinding 7.2). `moved_by` names the event that
-    last moved it, `is_rescued` that it was the periodic flush, `rescued_from` which plugins had rejected it before.
-    `reported`: the PreEnqueue rejection that the pod's status shows, or soon will (KEP-5501); `gate_logged`: the plugin
-    and message that the event log has last.
+    `timestamp`: when it was added or last came back from an attempt. `initial_attempt`: when it was first
+    ready. `unschedulable_count` and `consecutive_errors` determine the back-off; `backoff_max_s`: its limit, if
+    not the queue's. `not_before`: no attempt before this time, whatever happens (kubelet-unbinding 7.2).
+    `moved_by` names the event that last moved it, `is_rescued` says that it was the periodic flush,
+    `rescued_from` which plugins had rejected it before. `reported`: the PreEnqueue rejection that the pod's
+    status shows, or soon will (KEP-5501); `gate_logged`: the plugin and message that the event log has last.
     """
 
     info: PodInfo

@@ -1,15 +1,15 @@
-"""The scheduling queue: which pod is next, and when a rejected one deserves another look.
+"""The scheduling queue: the next pod to try, and when a rejected one deserves another attempt.
 
-Three stores. *Active*: ready, ordered by QueueSort. *Back-off*: waiting out a penalty, in two heaps, one for
-pods that plugins rejected and one for pods that came back by an error; an idle scheduler may take from the
-first before its time (KEP-5142), never from the second. *Unschedulable*: waiting for an event that a
+Three stores. *Active*: ready, ordered by QueueSort. *Back-off*: waiting out a penalty, in two heaps, one
+for pods that plugins rejected and one for pods that came back by an error; an idle scheduler may take from
+the first before its time (KEP-5142), never from the second. *Unschedulable*: waiting for an event that a
 plugin's hint finds promising (`hints`); gated pods wait there too.
 
-A pod popped and not yet done is *in flight* (`in_flight`): events are kept for it, so that what happened while
-it was being tried is not missed. All times are the caller's monotonic seconds.
+A pod popped and not yet done is *in flight* (`in_flight`): events are kept for it, so that changes during
+its attempt are not missed. All times are the caller's monotonic seconds.
 
-Invariant: a key is in exactly one pool; `pools` counts them.
-Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/backend/queue` v1.34.
+Invariant: a key is in exactly one pool; `pools` counts them. Source: scheduler-queue-and-cycles 2; upstream
+`pkg/scheduler/backend/queue` v1.34.
 """
 
 import heapq
@@ -45,20 +45,21 @@ __all__ = ["Pool", "QueuedPod", "SchedulingQueue", "Strategy"]
 UNSCHEDULABLE_STAY_S: Final = 300.0
 LEFTOVER_PERIOD_S: Final = 30.0
 STALE_MAX: Final = 64
-"""Entries of pods that left, kept in a heap until it is mostly made of them."""
+"""Number of entries of removed pods that a heap keeps at least before it is cleaned."""
 POPPED, POD_BOUND, POD_DELETED = "Pop", "Bind", "PodDelete"
-"""What moves a pod that is no event: its turn, that it is bound, and that it is gone or waits no more."""
+"""Causes of a pod's move that are not cluster events: popped, bound, and gone or not waiting any more."""
 IN_BACKOFF: Final = (Pool.BACKOFF, Pool.ERROR_BACKOFF)
 PARKED: Final = (Pool.UNSCHEDULABLE, Pool.GATED)
 
 
 @dataclass(kw_only=True)
 class SchedulingQueue:
-    """`pre_enqueue(pod, plugin to ask first)` gates; `registrations_by_profile` are hints by schedulerName and plugin.
+    """The scheduling queue. `pre_enqueue(pod, plugin to ask first)` gates pods.
 
-    `on_gate(pod, status, now)` is called with every rejection at PreEnqueue, and when a pod rejected before now passes;
-    `on_move(pod, pool, by, hint)`, if anything is, when a pod enters a pool, and with Pool.NONE when it leaves the
-    queue: `by` is the event's label, or the plugins that reject or gate it; `hint` the plugin that said an event helps.
+    `registrations_by_profile` are hints by schedulerName and plugin. `on_gate(pod, status, now)` is called with
+    every rejection at PreEnqueue, and when a pod rejected before now passes; `on_move(pod, pool, by, hint)`, if
+    set, is called when a pod enters a pool, and with Pool.NONE when it leaves the queue: `by` is the event's
+    label, or the plugins that reject or gate it; `hint` the plugin whose hint admitted the event.
     """
 
     sort_key: Callable[[PodInfo, float], tuple[float, ...]]
@@ -94,7 +95,7 @@ class SchedulingQueue:
     # -- looking in ------------------------------------------------------------------------------------
 
     def watch(self, watch: Watch) -> None:
-        """Have one hint and one event in ten timed from now on."""
+        """Time one hint and one event in ten from now on."""
         self._hints.watch = watch
 
     def get(self, key: Key) -> QueuedPod | None:
@@ -122,11 +123,11 @@ class SchedulingQueue:
 
     @property
     def in_flight_event_count(self) -> int:
-        """Events kept for pods in flight."""
+        """The number of events kept for pods in flight."""
         return self._in_flight.event_count
 
     def unschedulable_plugins(self) -> dict[str, int]:
-        """Return how many pods, each rejected and not tried again since, every plugin rejected."""
+        """Return the number of pods that each plugin rejected and that were not tried again since."""
         rejected = (each for each in self._pods.values() if each.pool is not Pool.IN_FLIGHT)
         return Counter(plugin for each in rejected for plugin in sorted(each.rejectors))
 
@@ -143,7 +144,7 @@ class SchedulingQueue:
     def add(
         self, info: PodInfo, now: float, *, traceparent: str = "", event: ClusterEvent = UNSCHEDULED_POD_ADD
     ) -> None:
-        """Take in a pod that waits for a node; `event` is how we came to know it."""
+        """Add a pod that waits for a node; `event` is how it became known."""
         queued = self._take_in(QueuedPod(info, now, attempts=info.attempts, traceparent=traceparent))
         self._move_to_active(queued, event, now)
         self.nominator.update(None, info)
@@ -151,7 +152,7 @@ class SchedulingQueue:
     def add_after(
         self, info: PodInfo, now: float, not_before: float, event: ClusterEvent, *, traceparent: str = ""
     ) -> QueuedPod:
-        """Take in a pod that must not be tried before `not_before`.
+        """Add a pod that must not be tried before `not_before`.
 
         It waits in the error heap: that back-off is a rate limit, which an idle scheduler must respect.
         """
@@ -169,10 +170,10 @@ class SchedulingQueue:
     def update(
         self, info: PodInfo, now: float, events: Sequence[tuple[ClusterEvent, Pod]] = (), *, traceparent: str = ""
     ) -> None:
-        """Replace a pod by its newer form; `events` are what changed, each with the old form.
+        """Replace a pod by its newer form; `events` are its changes, each with the old form.
 
-        A pod in flight gets the events recorded; a rejected or gated one is woken if a hint says so; an unknown
-        one is added.
+        A pod in flight gets the events recorded; a rejected or gated one is woken if a hint says so; an unknown one
+        is added.
         """
         queued = self._pods.get(info.key)
         if queued is None or queued.uid != info.uid:
@@ -287,7 +288,7 @@ class SchedulingQueue:
         return moved
 
     def move(self, key: Key, event: ClusterEvent, now: float) -> bool:
-        """Wake one rejected pod, after its back-off; say whether it was waiting."""
+        """Wake one rejected pod, after its back-off; return whether it was waiting."""
         queued = self._pods.get(key)
         if queued is None:
             return False
@@ -300,7 +301,7 @@ class SchedulingQueue:
         return True
 
     def wake(self, key: Key, event: ClusterEvent, now: float) -> None:
-        """Wake one pod, after its back-off; one that is gated has its gates asked again."""
+        """Wake one pod, after its back-off; for a gated pod PreEnqueue runs again."""
         queued = self._pods.get(key)
         if queued is not None and queued.pool is Pool.GATED:
             self._requeue(queued, Strategy.AFTER_BACKOFF, event, now)
@@ -323,7 +324,7 @@ class SchedulingQueue:
     # -- time ------------------------------------------------------------------------------------------------
 
     def flush(self, now: float) -> None:
-        """Move what has waited long enough; call at `next_deadline` or oftener."""
+        """Move the pods that have waited long enough; call it at `next_deadline` or more often."""
         for heap in (self._backoff, self._error_backoff):
             while True:
                 queued = self._peek(heap)
@@ -338,7 +339,7 @@ class SchedulingQueue:
             self._flush_leftovers(now)
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when `flush` has something to do, if nothing else happens; None when never."""
+        """Return when `flush` has work, if nothing else happens; None when never."""
         first = (self._peek(heap) for heap in (self._backoff, self._error_backoff))
         deadlines = [max(self._backoff_of.first_free(queued), now) for queued in first if queued is not None]
         if self._unschedulable and self._next_leftover_flush is not None:

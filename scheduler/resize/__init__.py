@@ -1,11 +1,12 @@
-"""Preemption for deferred resizes: a pod that runs asks for more than its node has left (KEP-5836).
+"""Preemption for deferred resizes: a running pod requests more than its node has left (KEP-5836).
 
-Its kubelet says so in the condition PodResizePending, reason Deferred. The pod then joins the scheduling queue as
-what it is, a pod with a node: `deferred_pods` says when it comes, goes and is looked at again, `cycle` what an attempt
-finds on that one node (an `outcome`), `fit` whether it fits there, `out_of_tree` what plugins say that are not
-kube-scheduler's own, and `rules` which generation of the proposal is at work. Who must leave is chosen by the functions
-of `scheduler.preemption`; `scheduler.resize.resize_loop` performs it.
+Its kubelet reports that by the condition PodResizePending, reason Deferred. The pod then joins the
+scheduling queue as a pod with a node: `deferred_pods` decides when it comes, goes and is tried again,
+`cycle` makes an attempt on that one node (with an `outcome`), `fit` checks whether it fits there,
+`out_of_tree` calls plugins that are not kube-scheduler's own, and `rules` select the generation of the
+proposal. The victims are chosen by the functions of `scheduler.preemption`; `scheduler.resize.resize_loop`
+evicts them.
 
-The scheduler never grants a resize: it frees capacity and lets the kubelet find it. No reservation is needed for that,
-because a pod on a node counts with all it asks for (KEP-1287).
+The scheduler never grants a resize: it frees capacity and lets the kubelet find it. No reservation is
+needed for that, because a pod on a node counts with all it requests (KEP-1287).
 """

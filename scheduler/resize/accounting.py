@@ -1,8 +1,8 @@
-"""What a pod on a node counts for, where that is not the most of each of its containers (kep-5836 4.1, 13.3).
+"""The counted amounts of a pod on a node, if not the maximum of each of its containers (kep-5836 4.1, 13.3).
 
-Two switches ask for another way of counting: by the whole pod, as the newest upstream does; so that one can see how
-much of it is not actuated yet; or without a deferred resize that the scheduler has not accepted. With none of them this
-module is not asked.
+Switches select another way of counting: by the whole pod, as the newest upstream does; with the part that
+is not actuated yet; or without a deferred resize that the scheduler has not accepted. Without these
+switches this module is not used.
 """
 
 import dataclasses
@@ -23,11 +23,12 @@ ONCE_ACCEPTED: Final = "once_accepted"
 
 @dataclass
 class Accounting:
-    """Counts pods. `is_aggregated`: containers are added up first; `tracks_unactuated`: sets `PodRequests.unactuated`.
+    """Counts pods on nodes.
 
-    `awaits_acceptance`: a deferred resize reserves nothing until the scheduler has found room for it, or has chosen
-    whom to evict; then what was accepted is reserved until the pod waits no more or asks for something else. Remembers
-    these amounts by the pod's uid.
+    `is_aggregated`: containers are added up first; `tracks_unactuated`: sets `PodRequests.unactuated`.
+    `awaits_acceptance`: a deferred resize reserves nothing until the scheduler has found capacity for it, or
+    has chosen the victims; then the accepted amount is reserved until the pod waits no more or requests another
+    one. These amounts are kept by the pod's uid.
 
     Pods of one template and one state share their requests, so that a change of costs shows as another object.
     """
@@ -39,7 +40,7 @@ class Accounting:
     _made: LRU[tuple[PodRequests, ...], PodRequests] = field(default_factory=lambda: LRU(TEMPLATES_MAX))
 
     def apply(self, info: PodInfo) -> None:
-        """Have a pod that is on a node count this way. A malformed quantity leaves it as it is."""
+        """Count a pod on a node this way. A malformed quantity leaves it unchanged."""
         pod = info.pod
         if not (pod.spec.node_name and pod.status.container_statuses):
             return
@@ -49,7 +50,7 @@ class Accounting:
             return
 
     def accept(self, pod: Pod) -> PodInfo | None:
-        """Reserve what the pod asks for from now on; return the pod as it counts then, None where nothing changes."""
+        """Reserve the pod's present request from now on; return the pod as counted then, None if nothing changes."""
         if not self._is_open(pod):
             return None
         self._accepted[pod.metadata.uid] = pod_requests(pod)
@@ -58,7 +59,7 @@ class Accounting:
         return info
 
     def forget(self, uid: str) -> None:
-        """The pod does not wait any more."""
+        """Forget a pod that no longer waits."""
         self._accepted.pop(uid, None)
 
     def _is_open(self, pod: Pod) -> bool:
@@ -89,7 +90,7 @@ class Accounting:
 
 
 def accounting_of(switches: Switches) -> Accounting | None:
-    """Return the way of counting that these switches ask for; None for the usual one."""
+    """Return the way of counting that these switches select; None for the usual one."""
     is_aggregated = switches.of(ResizeSwitches).accounting == "aggregated"
     reserved = switches.of(ResizeSwitches).reserved_space
     if not is_aggregated and reserved == "evict_pod":

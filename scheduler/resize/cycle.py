@@ -1,8 +1,8 @@
-"""One attempt for one deferred resize: does it fit on the pod's node, and if not, who would have to leave.
+"""One attempt for one deferred resize: whether it fits on the pod's node, and otherwise the victims.
 
-Other nodes are not looked at, and of the filters only the fit and the node's policy have a say: where a pod runs it
-may go on running (kep-5836 6.1). Serial and synchronous, as every cycle. What the pod asks for is known twice, by the
-queue and by the cache; usually they agree, and which of them is believed otherwise is a generation's choice.
+Other nodes are not considered, and among the filters only the fit and the node's policy count: a pod may go
+on running on its node (kep-5836 6.1). Serial and synchronous, as every cycle. Queue and cache both have the
+pod's request; usually they agree, and a generation chooses which one counts otherwise.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ MALFORMED: Final = "pod has malformed resource quantities"
 
 @dataclass(frozen=True)
 class CapacityAndFilters:
-    """The node for those who count its capacity and for filters: a `WhatIf` of two."""
+    """The node's capacity and filters together: a `WhatIf` of two."""
 
     capacity: NodeCapacity
     filters: WhatIf
@@ -49,17 +49,17 @@ class CapacityAndFilters:
         self.filters.add(unit)
 
     def fits(self) -> Status:
-        """Return the first rejection, that for lack of capacity first, or success."""
+        """Return the first rejection, the one for lack of capacity first, or success."""
         status = self.capacity.fits()
         return self.filters.fits() if status.is_success else status
 
 
 @dataclass
 class ResizeCycle:
-    """Decides; changes nothing but its counts, and what it remembers with `double_preemption` memory.
+    """Decides attempts; it changes only its counts, and its memory with `double_preemption` memory.
 
-    `attempts` counts searches for victims, the futile ones too; `violations` victims that a budget would have kept.
-    `out_of_tree`: by the name of a profile.
+    `attempts` counts searches for victims, the futile ones too; `violations` victims whose eviction violated a
+    budget. `out_of_tree`: by the name of a profile.
     """
 
     handle: Handle
@@ -74,11 +74,11 @@ class ResizeCycle:
         self._switches = self.handle.switches.of(PreemptionSwitches)
 
     def forget(self, uid: str) -> None:
-        """The pod does not wait any more."""
+        """Forget a pod that no longer waits."""
         self._evicted_for.discard(uid)
 
     def decide(self, queued: PodInfo, now: float = 0.0) -> ResizeOutcome | None:
-        """Return what the attempt of a pod, as it is queued, finds; None when it waits for no resize any more."""
+        """Return the outcome of an attempt for a pod, as it is queued; None when it waits for no resize any more."""
         state = self.handle.cache.pods.get(queued.uid)
         pod = state.pod if state is not None and self.rules.refreshes else queued
         if state is None or not waits(pod.pod):
@@ -191,7 +191,7 @@ class ResizeCycle:
         )
 
     def priority_of(self, pod: PodInfo) -> int:
-        """Return what the pod counts for as a preemptor: itself, or its group."""
+        """Return the pod's effective priority as a preemptor: its own, or its group's."""
         return self._units.priority_of(pod) if self.rules.acts_for_group else pod.priority
 
     def _refusal(self, pod: PodInfo, node: NodeInfo, priority: int) -> str:

@@ -1,4 +1,4 @@
-"""Which pods wait for their node to let them grow, and what they ask for."""
+"""The check which pods wait for their node to let them grow, and their requests."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ from services.api.podresources import Amounts, as_allocated, pod_requests
 RESIZE_PENDING: Final = "PodResizePending"
 DEFERRED: Final = "Deferred"
 CONDITION: Final = "ResizeUnschedulable"
-"""What the scheduler writes about a failed preemption, in the first two generations."""
+"""The condition that the scheduler writes about a failed preemption, in the first two generations."""
 DISABLED_CONDITIONS: Final = ("PodResizePreemptionDisabled", "ResizePreemptionDisabled")
-"""What kubelets of the second and the first generation write about their node's policy."""
+"""The conditions that kubelets of the second and the first generation write about their node's policy."""
 
 
 def is_deferred(pod: Pod) -> bool:
-    """Whether the kubelet would let the pod grow, had it the capacity; the first condition of that type decides."""
+    """Whether the kubelet deferred the resize for lack of capacity; the first condition of that type decides."""
     pending = find_condition(pod.status.conditions, RESIZE_PENDING)
     return pending is not None and pending.reason == DEFERRED
 
@@ -28,16 +28,16 @@ def waits(pod: Pod) -> bool:
 
 
 def allocated(pod: PodInfo) -> Amounts:
-    """Return what the kubelet has allocated to the pod."""
+    """Return the amounts that the kubelet has allocated to the pod."""
     return pod_requests(as_allocated(pod.pod))
 
 
 def is_disabled_by_kubelet(pod: Pod) -> bool:
-    """Whether the pod's kubelet says that its node does not want preemption for resizes (G1, G2)."""
+    """Whether the pod's kubelet reports that its node refuses preemption for resizes (G1, G2)."""
     return any(c.type in DISABLED_CONDITIONS and c.status == "True" for c in pod.status.conditions)
 
 
 def opts_out(node: Node) -> bool:
-    """Whether the node's policy does not want preemption for resizes."""
+    """Whether the node's policy refuses preemption for resizes."""
     policy = node.spec.pod_preemption_policy
     return policy is not None and bool(policy.disable_resize_preemption)

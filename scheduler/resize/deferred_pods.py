@@ -1,9 +1,9 @@
-"""When a deferred pod is queued and when it leaves: what each change of a pod on a node, seen by watch, means for it.
+"""The queueing of deferred pods: the effect of each watched change of a pod on a node.
 
-The queue is the one of new pods. Deferred ones are kept out of the plugins' queueing hints by waiting under a name
-that no plugin has. They are looked at again by what happens on their own node, or by the clock: an event matters to the
-deferred pods of the event's own node and to no others, and they are found by that node, so that a thousand of them cost
-new pods nothing. Source: kep-5836 5, 7.
+The queue is the one of new pods. Deferred ones are kept out of the plugins' queueing hints by waiting under
+a name that no plugin has. They are tried again after events on their own node, or by the clock: an event
+matters to the deferred pods of the event's own node and to no others, and they are found by that node, so
+that a thousand of them cost new pods nothing. Source: kep-5836 5, 7.
 """
 
 from collections import OrderedDict
@@ -60,7 +60,7 @@ CLOCK: Final = _event("ResizeRetryPeriod")
 
 @dataclass(slots=True)
 class Deferred:
-    """A pod that waits for capacity to grow; `desired_amounts`: what it asks for."""
+    """A pod that waits for capacity to grow; `desired_amounts`: its requests."""
 
     key: Key
     waits_for: Waits
@@ -69,10 +69,10 @@ class Deferred:
 
 @dataclass
 class DeferredPods:
-    """Follows all pods that wait for a resize, by node. `is_ours`: whether this scheduler has the pod's profile.
+    """The pods that wait for a resize, by node. `is_ours`: whether this scheduler has the pod's profile.
 
-    `watch` gets how long the handler takes where metrics have resizes apart from new pods. `accounting`: what hears of
-    resizes that are accepted, because of an attempt; None where they count from the beginning.
+    `watch` gets the handler's duration if metrics separate resizes from new pods. `accounting`: is informed of
+    resizes that an attempt accepted; None if they count from the beginning.
     """
 
     cache: Cache
@@ -95,7 +95,7 @@ class DeferredPods:
         )
 
     def pending(self) -> dict[str, int]:
-        """Return how many deferred pods are in which queue; `waiting`: those that left it because they fit."""
+        """Return the number of deferred pods by queue; `waiting`: those that left it because they fit."""
         found: dict[str, int] = {}
         for pods in self.by_node.values():
             for each in pods.values():
@@ -106,21 +106,21 @@ class DeferredPods:
         return found
 
     def size(self, before: PodInfo, after: PodInfo) -> None:
-        """Count a pod whose resize is superseded with the larger request until it is resolved, if that is asked."""
+        """Count a pod with a superseded resize at the larger request until it is resolved, if that is configured."""
         if self.rules.holds_most and waits(before.pod) and waits(after.pod):
             after.requests = most(before.requests, after.requests)
 
     def update_order(self, before: PodInfo, after: PodInfo) -> str:
-        """Return which of queue and cache follows a pod's change first: queue_first, cache_first, or one_step."""
+        """Return the order in which queue and cache follow a pod's change: queue_first, cache_first, or one_step."""
         order = self.rules.update_order
         return order if order != "one_step" and (waits(before.pod) or waits(after.pod)) else "one_step"
 
     def has_ended(self, before: PodInfo | None, after: PodInfo) -> bool:
-        """Whether the wait of a pod ends of which this scheduler may have written things on it."""
+        """Whether the change ends the wait of a pod that may have conditions from this scheduler."""
         return before is not None and self._writes and waits(before.pod) and self._is_over(after)
 
     def left_over(self) -> list[PodInfo]:
-        """Return the pods that wait no more and still say things that a scheduler before this one wrote of it."""
+        """Return the pods that no longer wait and still have conditions that an earlier scheduler wrote."""
         if not self._writes:
             return []
         return [
@@ -135,7 +135,7 @@ class DeferredPods:
     def follow(
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
     ) -> None:
-        """Take in a change of a pod on a node."""
+        """Take a change of a pod on a node."""
         if (
             after is not None
             and (before is None or node not in self.by_node)
@@ -216,7 +216,7 @@ class DeferredPods:
             self.queue.delete(known.key)
 
     def settle(self, queued: QueuedPod, outcome: ResizeOutcome | None, now: float) -> None:
-        """Put the pod of an attempt where its outcome says; None: it waits no more."""
+        """Put the pod of an attempt into the pool that the outcome requires; None: it waits no more."""
         uid = queued.uid
         if outcome is not None and (outcome.fits or outcome.evictions):
             self._accept(uid)
@@ -254,7 +254,7 @@ class DeferredPods:
         return True
 
     def follow_others(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float) -> None:
-        """Wake the other deferred pods of the node by the change of one of its pods, after the cache."""
+        """Wake the other deferred pods of the node after a change of one of its pods; it runs after the cache."""
         if not self.by_node:
             return
         own = after.uid if after is not None else ""
@@ -297,7 +297,7 @@ class DeferredPods:
                 self._enqueue(uid, now)
 
     def follow_node(self, before: Node | None, after: Node, now: float) -> None:
-        """Take in an added or changed node, after the cache."""
+        """Take an added or changed node; it runs after the cache."""
         if not self.by_node:
             return
         name = after.metadata.name
@@ -312,7 +312,7 @@ class DeferredPods:
             self._wake_all(name, NODE_CHANGED, now, (Waits.CAPACITY, Waits.KUBELET))
 
     def flush(self, now: float) -> None:
-        """Wake those whose period is over."""
+        """Wake the pods whose period is over."""
         while self._due:
             uid, (at, known) = next(iter(self._due.items()))
             if at > now:
@@ -321,7 +321,7 @@ class DeferredPods:
             self.queue.wake(known.key, CLOCK, now)
 
     def next_deadline(self) -> float | None:
-        """Return when `flush` has something to do, if nothing else happens; None when never."""
+        """Return when `flush` has work, if nothing else happens; None when never."""
         return next(iter(self._due.values()))[0] if self._due else None
 
     def _wake_all(self, node: str, event: ClusterEvent, now: float, who: tuple[Waits, ...], but: str = "") -> None:
@@ -342,7 +342,10 @@ class DeferredPods:
 def gated(
     preempting: RunningPreemptions, out_of_tree: Mapping[str, OutOfTreePlugins], others: PreEnqueue
 ) -> PreEnqueue:
-    """Return what gates pods: `others` new ones; one with a node its evictions under way, and out-of-tree plugins."""
+    """Return the PreEnqueue check of pods: `others` for new pods.
+
+    A pod with a node is gated by its evictions under way, and by out-of-tree plugins.
+    """
 
     def pre_enqueue(pod: PodInfo, first: str) -> Status:
         if not pod.spec.node_name:

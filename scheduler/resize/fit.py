@@ -1,7 +1,7 @@
-"""Whether a pod that is on a node already fits there at the size it asks for, as the node is or changed in thought.
+"""Whether a pod on a node fits there at its requested size, on the real node or a hypothetical one.
 
-The pod counts with that size already, so what it asks for beyond is usually nothing, and the question is whether
-the node is overbooked in anything the pod asks for. Source: kep-5836 6.2; upstream `noderesources` (1.37).
+The pod counts with that size already, so it usually requests nothing beyond it, and the question is whether
+the node is overbooked in any requested resource. Source: kep-5836 6.2; upstream `noderesources` (1.37).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +16,17 @@ Count = Callable[[PodInfo], Amounts]
 
 
 def counted(pod: PodInfo) -> Amounts:
-    """Return what the pod counts for in the scheduler: the most of what it requests, was allocated and has."""
+    """Return the pod's counted amounts: the maximum of what it requests, was allocated and has."""
     return pod.requests.amounts
 
 
 class NodeCapacity:
-    """One node with pods taken off and put back; a `WhatIf` of `preemption.candidates`.
+    """One node with pods removed and put back; a `WhatIf` of `preemption.candidates`.
 
-    `need`: what the pod asks for. `rivals`: pods nominated to the node that matter at least as much. `count`: what
-    every other pod counts for. Without `adjusts_pod_count`, as upstream, the pod is counted twice where the
-    number of pods is limited; with `without_self` the node is looked at as if the pod were not there yet.
+    `need`: the pod's requests. `rivals`: pods nominated to the node with at least the same priority. `count`:
+    returns the counted amounts of every other pod. Without `adjusts_pod_count`, as upstream, the pod is counted
+    twice in the limit on the number of pods; with `without_self` the node is treated as if the pod were not
+    there yet.
     """
 
     def __init__(
@@ -72,9 +73,9 @@ class NodeCapacity:
                 self._charge(self._count(pod), 1)
 
     def fits(self) -> Status:
-        """Name everything that is short; what the node could never give, no eviction can.
+        """Return all resources that are short; beyond the node's allocatable amount no eviction helps.
 
-        Of an extended resource only what the pod asks for beyond what it counts for has to be there at all.
+        For an extended resource, only the request beyond the pod's counted amount has to be available.
         """
         reasons: list[str] = []
         code = Code.UNSCHEDULABLE
@@ -91,7 +92,7 @@ class NodeCapacity:
         return Status(code, tuple(reasons)) if reasons else SUCCESS
 
     def shortage(self) -> Amounts:
-        """Return how much of what the pod asks for is missing, without resources of which there is enough."""
+        """Return the missing amounts of requested resources, without resources of which there is enough."""
         found: Amounts = {}
         for name, need in self._need:
             more = max(need - self._has.get(name, 0), 0)

@@ -1,10 +1,10 @@
-"""Plugins that are not kube-scheduler's own, and what they have to say of pods that wait on their nodes for capacity.
+"""Plugins that are not kube-scheduler's own, and their answers for pods that wait on their nodes for capacity.
 
-Kube-scheduler's own plugins skip such pods, all but the fit, the node's policy and preemption. An out-of-tree Filter
-was written for pods that look for a node, its PostFilter may nominate one. So the first draft of the proposal asks
-PostFilter plugins only that say they can (G0); then plugins are advised to skip, and those that do not are asked as
-for any pod (G1 to G3); the beta asks those that say the pod concerns them (G4).
-Source: kep-5836 6.1.
+Kube-scheduler's own plugins skip such pods, all but the fit, the node's policy and preemption. An
+out-of-tree Filter was written for pods that look for a node, and its PostFilter may nominate one. So the
+first draft of the proposal calls only PostFilter plugins that declare they can handle it (G0); then plugins
+are advised to skip, and those that do not are called as for any pod (G1 to G3); the beta calls those that
+declare the pod relevant (G4). Source: kep-5836 6.1.
 """
 
 from collections.abc import Container, Sequence
@@ -29,9 +29,10 @@ _CYCLE_POINTS: Final = ("preFilter", "filter", "postFilter", "reserve", "permit"
 
 
 class OutOfTreePlugins:
-    """A profile's out-of-tree plugins: a runner of their gates, which always hold, and one of those a draft asks.
+    """A profile's out-of-tree plugins.
 
-    `own`: the names of kube-scheduler's own plugins.
+    One runner has their gates, which always hold, another the plugins that a draft calls. `own`: the names of
+    kube-scheduler's own plugins.
     """
 
     def __init__(self, runner: Runner, own: Container[str], mode: str) -> None:
@@ -53,7 +54,10 @@ class OutOfTreePlugins:
 
 @dataclass
 class ResizeAttempt:
-    """One attempt for one pod on its node. `need`: what it asks for; `rivals`: nominated there, mattering as much."""
+    """One attempt for one pod on its node.
+
+    `need`: the pod's requests; `rivals`: pods nominated there with at least the same priority.
+    """
 
     plugins: OutOfTreePlugins
     pod: PodInfo
@@ -69,7 +73,7 @@ class ResizeAttempt:
         self.state = CycleState(self.now)
 
     def pre_filter(self) -> Status:
-        """Find out who takes part; return the first rejection on all nodes, or on this one."""
+        """Determine the plugins that take part; return the first rejection on all nodes, or on this one."""
         prepared = self.runner.pre_filter(self.state, self.pod, self.columns)
         if prepared.rejection is not None:
             return prepared.rejection
@@ -87,7 +91,7 @@ class ResizeAttempt:
         return self.runner.filter_beside(self.state, self.pod, self.node, self.rivals) if self.has_filters else SUCCESS
 
     def post_filter(self, name: str, rejection: Status) -> PostFilterResult | None:
-        """Ask an out-of-tree PostFilter plugin about what was rejected, and by whom; None when it is not its turn."""
+        """Call an out-of-tree PostFilter plugin about a rejection by `name`; None when it is not to be called."""
         plugin: Any = self.plugins.out_of_tree_post_filters.get(name)
         if plugin is None:
             return None
@@ -113,9 +117,9 @@ class ResizeAttempt:
         return found
 
     def reserve(self, *, is_bound: bool) -> Status:
-        """Run Reserve and, for a pod that counts as bound then, Permit and, unless a plugin rejects, PostBind.
+        """Run Reserve and, for a pod that then counts as bound, Permit and, unless a plugin rejects, PostBind.
 
-        A rejection undoes it. To wait counts as success: there is no bind.
+        A rejection undoes it. Wait counts as success: there is no bind.
         """
         runner, (state, pod, node) = self.runner, (self.state, self.pod, self.node.name)
         status = runner.reserve(state, pod, node)

@@ -1,4 +1,4 @@
-"""What an attempt for a deferred resize found, as queue, loop and messages need it."""
+"""The outcome of an attempt for a deferred resize, for queue, loop and messages."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,27 +14,27 @@ FITS: Final = "pod resize fits, waiting for Kubelet actuation"
 
 
 class Waits(StrEnum):
-    """What a deferred pod waits for."""
+    """The reasons for which a deferred pod waits."""
 
     TURN = "turn"
     CAPACITY = "capacity"
     POLICY = "policy"
     PLUGIN = "plugin"
-    """For an event that an out-of-tree plugin registered."""
+    """It waits for an event that an out-of-tree plugin registered."""
     KUBELET = "kubelet"
-    """It fits, and is parked."""
+    """It fits and is parked until the kubelet looks."""
     NOTHING = "nothing"
-    """It fits, and is not queued any more."""
+    """It fits and is not queued any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeOutcome:
-    """What an attempt found. `plugin` and `reasons` say why the pod cannot grow now; none when it can.
+    """The outcome of an attempt. `plugin` and `reasons` say why the pod cannot grow now; empty when it can.
 
-    `after`: what preemption could not do about it; `others`: what other PostFilter plugins could not. `evictions`: who
-    is to leave. `missing`: how much of what was short, known only where victims were sought (`has_tried`).
-    `is_guarded`: victims of an earlier attempt are leaving, and are waited for. `is_pending`: the plugin waits for
-    an external actor. `is_error`: no rejection, a plugin failed.
+    `after`: the message of preemption; `others`: those of other PostFilter plugins. `evictions`: the victims.
+    `missing`: the amounts that were short, known only where victims were sought (`has_tried`). `is_guarded`:
+    victims of an earlier attempt are leaving, and are waited for. `is_pending`: the plugin waits for an
+    external actor. `is_error`: not a rejection; a plugin failed.
     """
 
     pod: PodInfo
@@ -53,17 +53,17 @@ class ResizeOutcome:
 
     @property
     def fits(self) -> bool:
-        """Whether it fits, or will as soon as the kubelet looks."""
+        """Whether the resize fits, or will as soon as the kubelet looks."""
         return self.waits_for in (Waits.KUBELET, Waits.NOTHING)
 
     @property
     def eviction(self) -> Eviction | None:
-        """The first eviction: more than one, only a plugin that is not kube-scheduler's own asks for."""
+        """The first eviction: only out-of-tree plugins request more than one."""
         return self.evictions[0] if self.evictions else None
 
     @property
     def victims(self) -> tuple[PodInfo, ...]:
-        """All pods that are to leave."""
+        """All pods that are to be evicted."""
         return tuple(victim for eviction in self.evictions for victim in eviction.victims)
 
     @property

@@ -1,7 +1,8 @@
-"""What follows an attempt for a deferred resize: evictions, an event, a condition in some generations; never a bind.
+"""The effects of an attempt for a deferred resize: evictions, an event, conditions; never a bind.
 
-The deciding is done in `resize`; the scheduling loop hands a pod that has a node over here when it pops one. Its
-PodScheduled condition and its nomination are not touched. Source: kep-5836 6.5, 9, 12.
+Conditions are written in some generations only. The decisions are made in `resize`; the scheduling loop
+passes a pod that has a node to this module when it pops one. The pod's PodScheduled condition and its
+nomination are not touched. Source: kep-5836 6.5, 9, 12.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ OPERATION: Final = "operation"
 
 @dataclass
 class ResizeLoop:
-    """Does what `resizes` decides."""
+    """Performs the decisions of `resizes`."""
 
     attempts: Attempts
     clients: Clients
@@ -57,7 +58,7 @@ class ResizeLoop:
         self._evaluations = {result: Histogram(EVALUATION_BOUNDS) for result in ("success", "failure")}
 
     def beside(self, others: Samples) -> Samples:
-        """Return the scheduler's metrics with those of resizes, under the names that the beta plans (kep-5836 12)."""
+        """Return the scheduler's metrics with those of resizes, under the beta's planned names (kep-5836 12)."""
         if not self.resizes.rules.has_own_labels:
             return others | METRICS.of(self)
         return apart(others | METRICS.of(self) | OWN_METRICS.of(self, RESIZE, "pod"), self.resizes.pending())
@@ -144,12 +145,12 @@ class ResizeLoop:
             await self.clients.dispatcher.say(patch)
 
     def begin(self) -> None:
-        """Take back what a scheduler before this one wrote on pods that have stopped waiting meanwhile."""
+        """Remove the conditions that an earlier scheduler wrote on pods that have stopped waiting meanwhile."""
         for pod in self.resizes.left_over():
             self.ended(pod, "")
 
     def ended(self, pod: PodInfo, traceparent: str) -> None:
-        """Take back what was written of the wait: the pod waits no more."""
+        """Remove the conditions about the wait of a pod that waits no more."""
         rules = self.resizes.rules
         writes_condition = rules.conditions == "resize_unschedulable_g1"
         desired = [ClearCondition(CONDITION_REASON, CONDITION)] if writes_condition else []
@@ -186,7 +187,7 @@ def _reservation(outcome: ResizeOutcome, error: str) -> ConditionChange | None:
 
 
 def apart(samples: Samples, pending: Mapping[str, int]) -> Samples:
-    """Return the beta's samples: without deferred pods in the gauges, and with every operation named (kep-5836 12)."""
+    """Return the beta's samples: gauges without deferred pods, and every operation labelled (kep-5836 12)."""
     found: list[Series] = []
     for series in samples.series.values():
         name, value, labels = series.name, series.value, dict(series.pairs)
@@ -225,4 +226,4 @@ OWN_METRICS: Final[Metrics[ResizeLoop]] = Metrics(
     counter(*PDB_VIOLATIONS, lambda own: own.resizes.cycle.violations),
     labels=("operation", "preemptor"),
 )  # fmt: skip
-"""Once metrics have resizes apart (kep-5836 12)."""
+"""The metrics that separate resizes (kep-5836 12)."""

@@ -1,7 +1,8 @@
-"""Which design of the proposal is at work: a generation, and two of its answers chosen apart.
+"""The design of the proposal in use: a generation, and two of its answers chosen separately.
 
-The proposal changed between February and September 2026. A generation is a set of answers. Those that scenarios compare
-have a switch of their own, whose value `generation` leaves them to the generation. Source: kep-5836 1, 9, 16.
+The proposal changed between February and September 2026. A generation is a set of answers. Answers that
+scenarios compare have a switch of their own, whose value `generation` leaves them to the generation.
+Source: kep-5836 1, 9, 16.
 """
 
 from collections.abc import Mapping
@@ -16,16 +17,16 @@ BY_GENERATION: Final = "generation"
 
 @dataclass(frozen=True)
 class ResizeRules:
-    """`looks_first`: whether an attempt asks if the pod fits before it looks for victims.
+    """The answers in force. `looks_first`: whether an attempt checks the fit before it looks for victims.
 
-    `on_fit`: where a pod goes that fits. `parked_wakeup`: what another pod's growth does for one that was parked.
-    `conditions`: which generation writes about failed attempts on the pod. `policy_source`: where a node opts out.
-    `double_preemption`: what keeps an attempt from evicting more while earlier victims are leaving. `removes_self`:
-    whether victims are sought on the node as it would be without the pod. `retry_period_s`: how often the clock wakes
-    who waits, 0 when events do. `update_order`: whether queue and cache follow a change at once, or one of them first.
-    `acts_for_group`: whether a group's member preempts as its group would. `outside_plugins`: which plugins have a say
-    that are not kube-scheduler's own. `reserves_on_node`: whether the kubelet is told to keep the capacity of a
-    resize that was accepted.
+    `on_fit`: what happens to a pod that fits. `parked_wakeup`: the effect of another pod's growth on a parked
+    one. `conditions`: the generation whose conditions about failed attempts are written on the pod.
+    `policy_source`: where a node opts out. `double_preemption`: what keeps an attempt from evicting more while
+    earlier victims are leaving. `removes_self`: whether victims are sought on the node as it would be without
+    the pod. `retry_period_s`: how often the clock wakes waiting pods, 0 when events do. `update_order`: whether
+    queue and cache follow a change at once, or one of them first. `acts_for_group`: whether a group's member
+    preempts as its group would. `outside_plugins`: which plugins take part that are not kube-scheduler's own.
+    `reserves_on_node`: whether the kubelet is asked to keep the capacity of an accepted resize.
     """
 
     generation: str
@@ -48,7 +49,7 @@ class ResizeRules:
 
     @property
     def has_own_labels(self) -> bool:
-        """Whether metrics have resizes apart from new pods (beta)."""
+        """Whether metrics separate resizes from new pods (beta)."""
         return self.generation == "G4"
 
     @property
@@ -58,12 +59,12 @@ class ResizeRules:
 
     @property
     def heeds_kubelet(self) -> bool:
-        """Whether a pod whose kubelet says that its node opts out is not queued."""
+        """Whether a pod is left out of the queue if its kubelet reports that its node opts out."""
         return self.policy_source in ("annotation", "pod_condition")
 
     @property
     def reads_field(self) -> bool:
-        """Whether the scheduler looks at the Node's policy itself."""
+        """Whether the scheduler reads the Node's policy itself."""
         return self.policy_source == "node_field"
 
 

@@ -1,1 +1,1 @@
-"""Where a pod's volumes are or could be: what the volume plugins have in common."""
+"""The places of a pod's volumes, existing or possible: the common part of the volume plugins."""

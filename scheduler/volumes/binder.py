@@ -1,10 +1,10 @@
-"""Reserves what was chosen for a pod's volumes, writes it, and waits until the volume controllers have made it true.
+"""The binder of a pod's volumes: it reserves them, writes the choice, and waits for the volume controllers.
 
-Reserve keeps volumes for the pod's claims, or that one is made for them on its node.
-Upstream looks again every second; here the informers' changes of the claims and volumes in question wake the one that
-waits, so that a pod goes on as soon as its volumes are bound.
-Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`AssumePodVolumes`,
-`RevertAssumedPodVolumes`, `BindPodVolumes`, `checkBindings`).
+Reserve keeps volumes for the pod's claims, or the decision to provision one on the pod's node. Upstream
+polls every second; here the informers' changes of these claims and volumes wake the waiting pod, so that it
+goes on as soon as its volumes are bound. Source: upstream
+`pkg/scheduler/framework/plugins/volumebinding/binder.go` (`AssumePodVolumes`, `RevertAssumedPodVolumes`,
+`BindPodVolumes`, `checkBindings`).
 """
 
 import asyncio
@@ -31,8 +31,11 @@ from services.reconcile.controller import Change
 
 @dataclass
 class Reserved:
-    """`bindings`: the volume as it was, as it will be bound (the same when nothing has to be written), and its claim.
-    `to_provision`: claims with the node chosen for them. `is_cancelled`: the binding cycle was given up."""
+    """The reserved volumes of one pod.
+
+    `bindings`: the volume as it was, as it will be bound (the same when nothing has to be written), and its
+    claim. `to_provision`: claims with the node chosen for them. `is_cancelled`: the binding cycle was given up.
+    """
 
     bindings: tuple[tuple[PersistentVolume, PersistentVolume, PersistentVolumeClaim], ...]
     to_provision: tuple[PersistentVolumeClaim, ...]
@@ -40,13 +43,13 @@ class Reserved:
 
     @property
     def claims(self) -> tuple[Key, ...]:
-        """The claims it is about."""
+        """The claims of the reservation."""
         claims = (*(claim for _, _, claim in self.bindings), *self.to_provision)
         return tuple(claim.metadata.key for claim in claims)
 
 
 def reserve(found: VolumeMatch, node_name: str, assumed: AssumedVolumes) -> Reserved:
-    """Reserve what the node offers, so that the next pod does not get the same."""
+    """Reserve the node's offer, so that the next pod does not get the same."""
     bindings = []
     for volume, claim in found.bindings:
         bound = _bound_to(volume, claim)
@@ -65,7 +68,7 @@ def reserve(found: VolumeMatch, node_name: str, assumed: AssumedVolumes) -> Rese
 
 
 def revert(reserved: Reserved, assumed: AssumedVolumes) -> None:
-    """Undo the reservation; what was written stays written."""
+    """Undo the reservation; objects that were written stay so."""
     for before, bound, _ in reserved.bindings:
         if bound is not before:
             assumed.volumes.drop(bound.metadata.key)
@@ -88,7 +91,7 @@ def _bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persist
 
 @dataclass(frozen=True)
 class VolumeWrite:
-    """What was written for a pod: a volume, and the claim it is for, or a claim to make one for; `rv`: its version."""
+    """A write for a pod: a volume and its claim, or a claim to be provisioned; `rv`: the written version."""
 
     key: Key
     rv: int
@@ -96,7 +99,7 @@ class VolumeWrite:
 
 
 def progress(world: World, node: Node, begun: list[VolumeWrite]) -> tuple[bool, str]:
-    """Return whether everything is bound, and else why it cannot be any more ("": not yet)."""
+    """Return whether all is bound, and otherwise why it cannot be any more ("": not yet)."""
     steps = (
         _making(world, node, each) if each.claim is None else _binding(world, node, each, each.claim) for each in begun
     )
@@ -145,7 +148,7 @@ def _out_of_reach(volume: PersistentVolume, node: Node) -> str:
 
 
 class VolumeBinder:
-    """Many pods' volumes at once. `timeout_s`: how long volumes may take (`bindTimeoutSeconds`)."""
+    """The binder of many pods' volumes at once. `timeout_s`: how long volumes may take (`bindTimeoutSeconds`)."""
 
     def __init__(self, world: World, cache: Cache, timeout_s: float) -> None:
         self._world = world
@@ -171,14 +174,16 @@ class VolumeBinder:
             event.set()
 
     def cancel(self, reserved: Reserved) -> None:
-        """Have the PreBind that waits for these volumes give up."""
+        """Cancel the PreBind that waits for these volumes."""
         reserved.is_cancelled = True
         for key in reserved.claims:
             self._wake(key)
 
     async def bind(self, pod: PodInfo, node_name: str, reserved: Reserved, client: Any) -> Status:
-        """Write, then wait until all is bound; the status says why it never will be.
-        Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again."""
+        """Write the reservation, then wait until all is bound; the status says why it cannot be.
+
+        Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again.
+        """
         event = asyncio.Event()
         for key in reserved.claims:
             self._waiting.setdefault(key, {})[pod.uid] = event

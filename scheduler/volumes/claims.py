@@ -1,8 +1,9 @@
-"""What a pod's claims are, sorted by what is left to do: nothing, choose a volume, or wait for a controller.
+"""A pod's claims, sorted by what is left to do: nothing, choose a volume, or wait for a controller.
 
-What the scheduler assumes of volumes and claims comes before what informers show, until the API server confirms it. A
-belief holds for the version it was made from: as soon as the informer shows a newer one, that is the truth, our own
-write included. All profiles share the beliefs, so that two pods never get one volume.
+The scheduler's assumptions about volumes and claims take precedence over the informers until the API server
+confirms them. An assumption holds for the version it was made from: as soon as the informer shows a newer
+one, that counts, our own write included. All profiles share the assumptions, so that two pods never get one
+volume.
 
 Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`GetPodVolumeClaims`),
 `staging/src/k8s.io/component-helpers/storage/ephemeral`; upstream `pkg/scheduler/util/assumecache`.
@@ -47,7 +48,7 @@ class Beliefs(Generic[V]):
         self._assumed.pop(key, None)
 
     def of(self, known: V) -> V:
-        """Return what is assumed of an object that the informer shows as `known`."""
+        """Return the assumed form of an object that the informer shows as `known`."""
         if not self._assumed:
             return known
         assumed = self._assumed.get(known.metadata.key)
@@ -59,7 +60,7 @@ class Beliefs(Generic[V]):
         return known
 
     def on_change(self, change: Change[V]) -> None:
-        """Follow the informer: a newer version, or the object's end, ends what was assumed of it."""
+        """Take a change of the informer: a newer version, or the object's deletion, ends the assumption."""
         if not self._assumed:
             return
         key = change.object.metadata.key
@@ -70,15 +71,17 @@ class Beliefs(Generic[V]):
 
 @dataclass(frozen=True)
 class AssumedVolumes:
-    """Assumed volumes (which claim each is for) and claims (which node is chosen for each)."""
+    """Assumed volumes (with their claims) and claims (with their chosen nodes)."""
 
     volumes: Beliefs[PersistentVolume] = field(default_factory=Beliefs)
     claims: Beliefs[PersistentVolumeClaim] = field(default_factory=Beliefs)
 
 
 class VolumeIndex:
-    """The volumes a claim could have, without a look at all there are: most are bound for good.
-    Follows the informer: unbound volumes by class, and the others by the claim they name."""
+    """The volumes that a claim could have, indexed because most volumes are bound for good.
+
+    It follows the informer: unbound volumes by class, and the others by the claim they name.
+    """
 
     def __init__(self, world: World) -> None:
         self._volumes: dict[str | Key, dict[str, PersistentVolume]] = {}
@@ -112,7 +115,7 @@ UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 @dataclass(frozen=True)
 class Provisioning:
-    """How a volume for a claim could be made. `capacities` None: no driver publishes how much capacity is free."""
+    """The way to provision a volume for a claim. `capacities` None: no driver publishes free capacity."""
 
     storage_class: StorageClass
     capacities: tuple[CSIStorageCapacity, ...] | None
@@ -120,10 +123,10 @@ class Provisioning:
 
 @dataclass
 class PodClaims:
-    """A pod's claims. `bound`: with their volumes, None for one that does not exist, in the pod's order.
+    """A pod's claims. `bound`: with their volumes, None for a missing volume, in the pod's order.
 
-    `waiting` claims have no volume and wait for this pod, the smallest first; `offers` are the volumes each could
-    have and `to_provision` how one could be made, both by the claim's uid.
+    `waiting` claims have no volume and wait for this pod, the smallest first; `offers` are the volumes each
+    could have and `to_provision` how one could be provisioned, both by the claim's uid.
     """
 
     bound: list[tuple[PersistentVolumeClaim, PersistentVolume | None]] = field(default_factory=list)
@@ -133,7 +136,7 @@ class PodClaims:
 
 
 class ClaimReader:
-    """Reads claims, volumes and classes as informers show them, corrected by what is assumed."""
+    """Reads claims, volumes and classes from the informers, corrected by assumptions."""
 
     def __init__(self, world: World, assumed: AssumedVolumes) -> None:
         self._world = world
@@ -141,12 +144,12 @@ class ClaimReader:
         self._volumes = VolumeIndex(world)
 
     def claim(self, key: Key) -> PersistentVolumeClaim | None:
-        """Return the claim as it is assumed to be."""
+        """Return the assumed form of the claim."""
         known = self._world.get(PersistentVolumeClaim, key)
         return None if known is None else self._assumed.claims.of(known)
 
     def volume(self, name: str) -> PersistentVolume | None:
-        """Return the volume as it is assumed to be."""
+        """Return the assumed form of the volume."""
         known = self._world.get(PersistentVolume, Key("", name))
         return None if known is None else self._assumed.volumes.of(known)
 
@@ -155,7 +158,7 @@ class ClaimReader:
         return self._world.get(StorageClass, Key("", name))
 
     def of_pod(self, pod: PodInfo) -> PodClaims | Status:
-        """Return the pod's claims, or why they cannot be used now: an unresolvable no."""
+        """Return the pod's claims, or an unresolvable rejection if they cannot be used now."""
         found = PodClaims()
         immediate = False
         for volume in pod.spec.volumes:
@@ -205,12 +208,12 @@ class ClaimReader:
 
 
 def claim_changed(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
-    """A claim that came or changed may help the pods that use it."""
+    """Return the hint for a claim that came or changed: it may help the pods that use it."""
     return queue_if(new is not None and new.metadata.key in pod.claims)
 
 
 def missing_claim(volume: Volume, name: str) -> str:
-    """Return what is said of a claim that does not exist."""
+    """Return the message about a claim that does not exist."""
     if volume.ephemeral is not None:
         return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
     return f'persistentvolumeclaim "{name}" not found'

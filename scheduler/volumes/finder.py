@@ -1,11 +1,11 @@
-"""Where a pod's claims can be satisfied: for one node, and for all nodes at once.
+"""The nodes where a pod's claims can be satisfied: for one node, and for all nodes at once.
 
-For one node: volumes that are bound must be reached; claims that wait get the smallest volume that is reached, or
-must be possible to make there. For all nodes the same is decided once for each *pattern*: the set of offered
-volumes that a node reaches. Zonal volumes have as many patterns as there are zones, local ones as many as there
-are nodes with volumes; how many nodes there are does not matter.
-How well a node's storage would be used is scored with the gate StorageCapacityScoring (KEP-4049).
-Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`FindPodVolumes`).
+For one node: bound volumes must be reachable; waiting claims get the smallest reachable volume, or it must
+be possible to provision one there. For all nodes the same is decided once for each *pattern*: the set of
+offered volumes that a node reaches. Zonal volumes have as many patterns as there are zones, local ones as
+many as there are nodes with volumes; the number of nodes does not matter. The use of a node's storage is
+scored with the gate StorageCapacityScoring (KEP-4049). Source: upstream
+`pkg/scheduler/framework/plugins/volumebinding/binder.go` (`FindPodVolumes`).
 """
 
 import math
@@ -32,13 +32,15 @@ BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind
 NOT_ENOUGH_SPACE: Final = "node(s) did not have enough free storage"
 VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_MISSING)
-"""In the order in which a node's reasons are listed."""
+"""All reasons, in the order in which a node's reasons are listed."""
 
 
 @dataclass(frozen=True)
 class VolumeMatch:
-    """What one node offers. `bindings`: volumes to reserve; `to_provision`: claims a volume must be made for there.
-    `reasons`: why the node will not do, empty when it will."""
+    """One node's offer. `bindings`: volumes to reserve; `to_provision`: claims to provision there.
+
+    `reasons`: why the node is refused; empty when it is not.
+    """
 
     bindings: tuple[tuple[PersistentVolume, PersistentVolumeClaim], ...] = ()
     to_provision: tuple[PersistentVolumeClaim, ...] = ()
@@ -46,7 +48,7 @@ class VolumeMatch:
 
 
 def find(claims: PodClaims, node: Node) -> VolumeMatch:
-    """Return what the node offers to the pod's claims."""
+    """Return the node's offer for the pod's claims."""
     reasons: list[str] = []
     for _, volume in claims.bound:
         if volume is None or not reach.reaches(volume, node):
@@ -85,20 +87,23 @@ def _unmakeable(provisioning: Provisioning, node: Node) -> str:
 
 
 class Everywhere:
-    """`refused`: by reason, the rows that it holds for; a row may be in several. `passed`: the rows in none."""
+    """The answer for all rows.
+
+    `refused`: the rows by reason; a row may have several. `passed`: the rows without any.
+    """
 
     def __init__(self, columns: Columns) -> None:
         self.refused: dict[str, Mask] = {}
         self.passed = columns.full(True)
 
     def refuse(self, reason: str, rows: Mask) -> None:
-        """Note that these rows will not do."""
+        """Refuse these rows for the reason."""
         self.refused[reason] = self.refused[reason] | rows if reason in self.refused else rows
         self.passed = self.passed & ~rows
 
 
 def find_everywhere(claims: PodClaims, columns: Columns) -> Everywhere:
-    """Return, for all rows at once, what `find` says of each node."""
+    """Return, for all rows at once, the reasons that `find` returns for each node."""
     found = Everywhere(columns)
     _check_bound(claims, columns, found)
     _check_waiting(claims, columns, found)
@@ -179,8 +184,11 @@ def _patterns(reached: Mask) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def score_of(claims: PodClaims, node: Node, shape: tuple[ShapePoint, ...]) -> int:
-    """Return 0 to 100: the mean over storage classes of the shape at each class's utilization, 0 without any.
-    Volumes that exist count when there are any, and only else the capacity for volumes yet to be made."""
+    """Return 0 to 100: the mean over storage classes of the shape at each class's utilization.
+
+    Without classes 0. Existing volumes count if there are any; otherwise the capacity for volumes to be
+    provisioned.
+    """
     found = find(claims, node)
     uses = _of_existing(found) if found.bindings else _of_free(found, claims, node)
     if not uses:

@@ -1,5 +1,7 @@
-"""Which nodes can reach a volume, or a place where one could be made: for one node, and for all at once.
-Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go`."""
+"""The nodes that can reach a volume, or where one could be provisioned: for one node, and for all at once.
+
+Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go`.
+"""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -25,7 +27,7 @@ def reaches(volume: PersistentVolume, node: Node) -> bool:
 
 
 def volume_mask(volume: PersistentVolume, columns: Columns) -> Mask | None:
-    """Return the rows that reach the volume; None when all do."""
+    """Return the rows that reach the volume; None when all rows do."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return None
@@ -33,7 +35,7 @@ def volume_mask(volume: PersistentVolume, columns: Columns) -> Mask | None:
 
 
 def allows(storage_class: StorageClass, node: Node) -> bool:
-    """Whether the class may have volumes made for this node; without topologies, for any."""
+    """Whether the class may provision volumes for this node; without topologies, for any node."""
     topologies, labels = storage_class.allowed_topologies, node.metadata.labels
     return not topologies or any(
         all(labels.get(each.key) in each.values for each in term.match_label_expressions) for term in topologies
@@ -41,7 +43,7 @@ def allows(storage_class: StorageClass, node: Node) -> bool:
 
 
 def class_mask(storage_class: StorageClass, columns: Columns) -> Mask | None:
-    """Return the rows for which the class may have volumes made; None when for all."""
+    """Return the rows for which the class may provision volumes; None when for all."""
     if not storage_class.allowed_topologies:
         return None
     mask = columns.full(False)
@@ -54,12 +56,12 @@ def class_mask(storage_class: StorageClass, columns: Columns) -> Mask | None:
 
 
 def has_access(topology: LabelSelector | None, node: Node) -> bool:
-    """Whether the node is in the part of the cluster that a capacity speaks of; None is no part at all."""
+    """Whether the node is in the topology of a capacity; None is no topology at all."""
     return topology is not None and from_label_selector(topology).matches(node.metadata.labels)
 
 
 def capacity_mask(capacities: Iterable[CSIStorageCapacity], columns: Columns) -> Mask:
-    """Return the rows that one of the capacities speaks of."""
+    """Return the rows that are in the topology of one of the capacities."""
     mask = columns.full(False)
     values_by_key: dict[str, list[str]] = {}
     for each in capacities:

@@ -1,8 +1,9 @@
-"""Cron schedules as CronJobs write them: five fields, `@hourly` and its like, `@every 1h30m`. Pure.
+"""Cron schedules as CronJobs write them: five fields, `@hourly` and similar, `@every 1h30m`. Pure.
 
-Minute, hour, day of month, month and day of week; `*` or `?` for any, lists, ranges, steps, and names of months and
-days. When both days are restricted, either is enough. A time that the clocks skip does not come; one that they repeat
-comes twice. Format and errors are those of robfig/cron v3, the library of upstream's controller.
+The fields are minute, hour, day of month, month and day of week. A field is `*` or `?` for any value, a list, a
+range, a step, or the name of a month or day. When both day fields are restricted, a match of either is enough.
+A time that a clock change skips does not occur; a time that it repeats occurs twice. Format and errors are
+those of robfig/cron v3, the library of upstream's controller.
 Source: upstream `pkg/controller/cronjob/utils.go`.
 """
 
@@ -15,7 +16,7 @@ from functools import lru_cache
 from services.api.times import Day, Duration, Zone, day_at, day_of, moments, zone_of
 
 YEARS_MAX = 5
-"""A schedule that does not come within so many years never comes."""
+"""Years that the search for a next time covers; a schedule without a time in them never runs."""
 DAY_S = 86400
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
@@ -35,7 +36,7 @@ _DESCRIPTORS = {
 
 @dataclass(frozen=True)
 class Schedule:
-    """When something is due, in one time zone. `every_s`: instead of fields, so long after the time before."""
+    """Times of a cron schedule, in one time zone. `every_s`: interval in seconds, used instead of the fields."""
 
     zone: Zone
     minutes: tuple[int, ...] = ()
@@ -44,11 +45,11 @@ class Schedule:
     months: frozenset[int] = frozenset()
     weekdays: frozenset[int] = frozenset()
     is_any_day: bool = False
-    """Whether the day of the month or that of the week is `*`: then both must match, else one of them."""
+    """Whether day of month or day of week is `*`. If so, both fields must match; otherwise one match is enough."""
     every_s: float = 0.0
 
     def next_after(self, wall_s: float) -> float | None:
-        """Return the first time after that one, in epoch seconds; None when there is none within five years."""
+        """Return the first scheduled time after `wall_s`, in epoch seconds; None if there is none within five years."""
         if self.every_s:
             return int(wall_s) + self.every_s
         earliest_s = int(wall_s) + 1
@@ -78,7 +79,7 @@ class Schedule:
 
 @lru_cache(maxsize=1024)
 def parse(text: str, zone_name: str = "") -> Schedule:
-    """Return the schedule; `zone_name`: an IANA time zone, unless the text begins with `TZ=` or `CRON_TZ=`.
+    """Parse the schedule. `zone_name`: an IANA time zone, unless the text begins with `TZ=` or `CRON_TZ=`.
 
     Raises: ValueError saying what is wrong.
     """

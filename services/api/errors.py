@@ -16,14 +16,18 @@ import msgspec
 from services.api.texts import encodable, writable
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
-"""What decoding bytes raises that are not JSON of the wanted form: msgspec's errors, and two that it lets through."""
+"""Exceptions of decoding bytes that are not JSON of the expected form: msgspec's errors, and two that it does
+not catch.
+"""
 _BY_CODE: dict[int, type[ApiError]] = {}
 _WITHOUT_DETAILS = frozenset((400, 401, 406, 410, 413, 415))
-"""Codes whose Status names nothing. Source: upstream `staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go`."""
+"""HTTP codes whose Status has no details. Source: upstream
+`staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go`.
+"""
 
 
 class ApiError(Exception):
-    """A refusal with a Kubernetes `Status`; a child of its own code has its name for a reason unless said.
+    """A refusal with a Kubernetes `Status`. A subclass with its own code uses its class name as reason by default.
 
     `details` is the Status's `details` object: `name`, `kind`, `group`, `uid`, `causes[]`, `retryAfterSeconds`.
     """
@@ -31,9 +35,9 @@ class ApiError(Exception):
     reason = "InternalError"
     code = 500
     warnings: tuple[str, ...] = ()
-    """What admission warned of before it refused; sent beside the refusal."""
+    """Warnings that admission gave before it refused the request; sent with the refusal."""
     audit: Mapping[str, str] = MappingProxyType({})
-    """What admission noted for the audit before it refused."""
+    """Audit annotations that admission added before it refused the request."""
 
     def __init_subclass__(cls, code: int = 0, reason: str = "") -> None:
         if code:
@@ -59,11 +63,11 @@ class ApiError(Exception):
 
     @property
     def retry_after_s(self) -> int | None:
-        """Seconds the server asked us to wait, if it did."""
+        """Seconds the server asked the client to wait; None if it did not ask."""
         return self.details.get("retryAfterSeconds")
 
     def status(self) -> dict[str, Any]:
-        """Return the `Status` document of this error, which can be encoded whatever the error is about."""
+        """Return the `Status` document of this error; its texts are always encodable."""
         details = {} if self.code in _WITHOUT_DETAILS and not self.details else {"details": writable(self.details)}
         return {
             "kind": "Status",
@@ -98,7 +102,7 @@ class MethodNotAllowed(ApiError, code=405):
 
 
 class Conflict(ApiError, code=409):
-    """409: someone wrote first, or a precondition failed; read again. `reason` may be more specific."""
+    """409: another client wrote first, or a precondition failed; read again. `reason` may be more specific."""
 
 
 class AlreadyExists(Conflict):
@@ -124,15 +128,15 @@ class Invalid(ApiError, code=422):
 
 
 class TooManyRequests(ApiError, code=429):
-    """429: come back after `retry_after_s`."""
+    """429: too many requests; retry after `retry_after_s`."""
 
 
 class Unavailable(ApiError, code=503, reason="ServiceUnavailable"):
-    """503: shutting down, read-only, or not ready; definite, nothing was written."""
+    """503: the server is shutting down, read-only, or not ready. The outcome is definite: nothing was written."""
 
 
 class Timeout(ApiError, code=504):
-    """504: reads had no answer in time; for a write the outcome is unknown."""
+    """504: a read had no answer in time; for a write the outcome is unknown."""
 
 
 class UnknownOutcome(Exception):

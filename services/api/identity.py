@@ -1,5 +1,7 @@
-"""Who calls: a user name and groups, as authentication established them (guarantees 8.1), and of a kubelet host which
-nodes it may act for (X-ID5, decision 0039). Pure."""
+"""Identity of a caller: user name and groups, as authentication established them (guarantees 8.1).
+
+The identity of a kubelet host also says which nodes it may act for (X-ID5, decision 0039). Pure.
+"""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -12,30 +14,32 @@ CONTROLLER_PREFIX = "system:controller:"
 NODES_GROUP = "system:nodes"
 NODE_HOSTS_GROUP = "system:node-hosts"
 NODE_HOST_PREFIX = "system:node-host:"
-"""May exchange its credential for tokens of its own nodes (X-ID5), and change what stages of theirs do."""
+"""User name prefix of kubelet hosts: such a host may exchange its credential for tokens of its own nodes
+(X-ID5), and change the fields that the stages of those nodes change.
+"""
 SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 DRIVERS_GROUP = "system:dra-drivers"
-"""The service accounts of DRA drivers, which have a role in common."""
+"""Group of the service accounts of DRA drivers; it gives them one common role."""
 MASTERS_GROUP = "system:mesh-admins"
 PRIVILEGED_GROUP = "system:masters"
-"""May do everything, whatever RBAC objects say; upstream's own name for it."""
+"""Group that may do everything, whatever RBAC objects say; upstream's own name for it."""
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 SERVICE_ACCOUNTS_GROUP = "system:serviceaccounts"
 POD_NAME_KEY, POD_UID_KEY = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
 NODE_NAME_KEY, NODE_UID_KEY = "authentication.kubernetes.io/node-name", "authentication.kubernetes.io/node-uid"
 CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
-"""Keys of what a service account's token says besides who it is (KEP-4193)."""
+"""Keys of additional facts in a service account's token, besides the account itself (KEP-4193)."""
 
 
 ANY = "*"
-"""In place of names: stages make them up as they are played."""
+"""Wildcard in place of a list of names: stages generate such names while they run."""
 RESTRICTED = "node-restriction.kubernetes.io"
-"""Labels below this domain are the administrator's alone (X-NR3)."""
+"""Domain whose labels, subdomains included, only the administrator may change (X-NR3)."""
 SHOWN_MAX = 3
 
 
 class StageFields(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The metadata of one kind of object that stages change: keys of labels and annotations, names of finalizers."""
+    """Metadata of one kind of object that stages change: keys of labels and annotations, names of finalizers."""
 
     labels: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
@@ -43,7 +47,7 @@ class StageFields(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Stages(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the stages of a host change of its nodes, and of the pods that are bound to them; None: there are none."""
+    """Fields that a host's stages change on its nodes and on the pods bound to them; None: no such stages."""
 
     pods: StageFields | None = None
     nodes: StageFields | None = None
@@ -51,22 +55,24 @@ class Stages(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NO_STAGES = Stages()
 EVERY_STAGE = Stages(StageFields((ANY,), (ANY,), (ANY,)), StageFields((ANY,), (ANY,), (ANY,)))
-"""Of hosts that follow Stage objects: which there will be is not known at the start (decision 0078)."""
+"""Stage fields of hosts that follow Stage objects: every name, as the stages are unknown at the start (decision
+0078).
+"""
 
 
 class Hosting(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The nodes of a kubelet host: those of these names, and those whose names begin with `node_prefix` ("": none)."""
+    """The nodes of a kubelet host: those in `nodes`, and those whose names begin with `node_prefix` (if not empty)."""
 
     nodes: frozenset[str] = frozenset()
     node_prefix: str = ""
     stages: Stages = NO_STAGES
 
     def has(self, node: str) -> bool:
-        """Whether that node is this host's."""
+        """Whether this host may act for the node."""
         return node in self.nodes or (self.node_prefix != "" and node.startswith(self.node_prefix))
 
     def __str__(self) -> str:
-        """Which nodes these are, for a refusal."""
+        """Describe the host's nodes, for the text of a refusal."""
         if not self.nodes and not self.node_prefix:
             return "for no node: its entry in the token file has neither nodes nor node_prefix"
         names = sorted(self.nodes)
@@ -80,7 +86,7 @@ NOWHERE = Hosting()
 
 
 def may_change(fields: StageFields, path: str, before: object, after: object) -> bool:
-    """Whether stages change that leaf of an object's metadata so; `path` as in `metadata.labels.KEY`."""
+    """Whether stages may make that change to an object's metadata; `path`: one leaf, such as `metadata.labels.KEY`."""
     for prefix, named in (("metadata.labels.", fields.labels), ("metadata.annotations.", fields.annotations)):
         if path.startswith(prefix):
             key = path[len(prefix) :]
@@ -97,15 +103,17 @@ def _listed(value: object) -> list[object]:
 
 
 class Credential(NamedTuple):
-    """What a caller has shown that ends some day. `bearer`: a token, and by `peer` whose connection it came over;
-    `expires_s`: of a certificate, seconds since the epoch."""
+    """A caller's credential that can end. `bearer`: a token; `peer`: the peer whose connection it came over.
+
+    `expires_s`: when a certificate expires, seconds since the epoch.
+    """
 
     bearer: str = ""
     peer: str = ""
     expires_s: float = math.inf
 
     def is_over(self, wall_s: float) -> bool:
-        """Whether the certificate has expired; a connection may be older than that."""
+        """Whether the certificate has expired; an open connection may outlive it."""
         return wall_s > self.expires_s
 
 
@@ -116,9 +124,9 @@ LASTING = Credential()
 class Identity:
     """An authenticated caller. `system:anonymous` may call health and version only.
 
-    `on_node`: the node that the token of a service account is bound to (KEP-4193), "" for none. `uid` and `extra`
-    (sorted by key): what else authentication established. `is_asked_about`: no call is made as this; a review asks what
-    such a client might do. `hosting`: of a kubelet host, which nodes it may act for.
+    `on_node`: the node that a service account's token is bound to (KEP-4193); empty if none. `uid` and `extra`
+    (sorted by key): further facts that authentication established. `is_asked_about`: the identity makes no calls;
+    an access review asks what such a client may do. `hosting`: for a kubelet host, the nodes it may act for.
     """
 
     user: str
@@ -133,14 +141,16 @@ class Identity:
 
     @property
     def node(self) -> str:
-        """The node name, when this is a node: both user and group are required (X-ID3); else ""."""
+        """The node name of a node identity; empty otherwise. Both user and group are required (X-ID3)."""
         if self.user.startswith(NODE_PREFIX) and NODES_GROUP in self.groups:
             return self.user[len(NODE_PREFIX) :]
         return ""
 
     @property
     def is_external(self) -> bool:
-        """Whether RBAC concerns this caller: clients of the REST endpoint are in one of the two groups of all."""
+        """Whether RBAC applies to this caller: REST clients are in `system:authenticated` or
+        `system:unauthenticated`.
+        """
         return AUTHENTICATED in self.groups or UNAUTHENTICATED in self.groups or self.is_asked_about
 
     @property
@@ -150,7 +160,7 @@ class Identity:
 
     @property
     def user_info(self) -> dict[str, Any]:
-        """The caller as `UserInfo` of authentication.k8s.io/v1; what is empty is left out."""
+        """The caller as `UserInfo` of authentication.k8s.io/v1; empty fields are left out."""
         info: dict[str, Any] = {"username": self.user, "uid": self.uid, "groups": list(self.groups)}
         info["extra"] = {key: list(values) for key, values in self.extra}
         return {name: value for name, value in info.items() if value}
@@ -160,22 +170,25 @@ ANONYMOUS = Identity("system:anonymous", (UNAUTHENTICATED,))
 ADMIN = Identity("system:mesh-admin", (MASTERS_GROUP,))
 SCHEDULER = Identity("system:kube-scheduler")
 CONTROLLER_MANAGER = Identity("system:kube-controller-manager")
-"""The shared informers and the leader election of the controllers act as this one."""
+"""Identity of the controllers' shared informers and leader election."""
 STAGE_PLAYER = Identity("system:controller:kwok-stages")
-"""Who moves by KWOK's Stages what no kubelet hosts (decision 0078)."""
+"""Identity of the stage player: it applies KWOK's Stages to objects that no kubelet hosts (decision 0078)."""
 MONITOR = Identity("system:monitor")
-"""Who scrapes: metrics and health, of every process (guarantees 8.3)."""
+"""Identity of the monitor, which scrapes metrics and health of every process (guarantees 8.3)."""
 PAGE = Identity("keplab:ui")
-"""The server of the live page: it reads, and changes nothing in this name."""
+"""Identity of the live page's server: it reads, and changes nothing in this name."""
 KUBELET_CLIENT = Identity("kube-apiserver-kubelet-client")
-"""The API server as it calls kubelets."""
+"""Identity of the API server in calls to kubelets."""
 CLAIM_MANAGER = Identity("system:claim-controller")
-"""The shared informers and the leader election of the claim controller act as this one."""
+"""Identity of the claim controller's shared informers and leader election."""
 
 
 def external(identity: Identity) -> Identity:
-    """Return the identity as a client from outside has it: member of the group of all who are authenticated, and an
-    administrator of the mesh of the privileged one. Components call as they are; RBAC objects say nothing of them."""
+    """Return the identity as RBAC sees it for a REST client.
+
+    Authenticated callers join `system:authenticated`; mesh administrators also join `system:masters`. Components
+    call without these groups, and RBAC objects do not apply to them.
+    """
     if UNAUTHENTICATED in identity.groups:
         return identity
     added = [PRIVILEGED_GROUP] if MASTERS_GROUP in identity.groups else []
@@ -184,7 +197,7 @@ def external(identity: Identity) -> Identity:
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:
-    """Return the groups of every service account of a namespace."""
+    """Return the groups that every service account of a namespace is in."""
     return SERVICE_ACCOUNTS_GROUP, f"{SERVICE_ACCOUNTS_GROUP}:{namespace}"
 
 
@@ -211,11 +224,11 @@ def controller_identity(name: str) -> Identity:
 
 
 def system_account(name: str) -> Identity:
-    """Return the identity of a service account of kube-system, as upstream's controllers have."""
+    """Return the identity of a service account of kube-system, such as upstream's controllers use."""
     return Identity(f"{SERVICE_ACCOUNT_PREFIX}kube-system:{name}")
 
 
 def driver_identity(driver: str, node: str) -> Identity:
-    """Return the identity of a DRA driver on a node: its service account, by a token bound to that node."""
+    """Return the identity of a DRA driver on a node: its service account, with a token bound to that node."""
     groups = (*account_groups("kube-system"), DRIVERS_GROUP)
     return Identity(system_account(driver).user, groups, node)

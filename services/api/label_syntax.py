@@ -1,4 +1,4 @@
-"""What a label's value may look like, in upstream's words: the API server refuses others, the scheduler meets some.
+"""Syntax rules of label values, with upstream's messages, for the API server and the scheduler.
 
 Source: upstream `staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go`.
 """
@@ -17,6 +17,6 @@ _VALUE_RE: Final = re.compile(VALUE)
 
 
 def value_problem(value: str) -> str:
-    """Return what is wrong with a label's value, or ""."""
+    """Return the reason why a label's value is invalid; empty if it is valid."""
     found = [f"must be no more than {VALUE_MAX} bytes"] if len(value) > VALUE_MAX else []
     return "; ".join(found if _VALUE_RE.fullmatch(value) else [*found, VALUE_TEXT])

@@ -8,10 +8,11 @@ V = TypeVar("V")
 
 
 class LRU(OrderedDict[K, V]):
-    """Entries in the order of their last use, at most `most` of them.
+    """A dict with at most `most` entries, in the order of their last use.
 
-    `put` and `use` count as use; what every dict has (`get`, `in`, iteration) looks and changes nothing. With `put` and
-    `get` alone the longest unwritten goes first. One thread at a time.
+    `put` and `use` count as use; the methods of dict (`get`, `in`, iteration) read without changing the order. With
+    `put` and `get` alone, the entry whose last write is oldest is evicted first. Not thread-safe: one thread at a
+    time.
     """
 
     __slots__ = ("_most",)
@@ -21,14 +22,14 @@ class LRU(OrderedDict[K, V]):
         self._most = most
 
     def use(self, key: K) -> V | None:
-        """Return the value of a key and count that as use; None without one."""
+        """Return the value of a key and mark it as used; None if the key is absent."""
         found = self.get(key)
         if found is not None:
             self.move_to_end(key)
         return found
 
     def put(self, key: K, value: V) -> tuple[K, V] | None:
-        """Set the value of a key. Return the entry that was used longest ago and had to go, None where all fit."""
+        """Set the value of a key. Return the evicted entry, the least recently used one; None if none was evicted."""
         self[key] = value
         self.move_to_end(key)
         return self.popitem(last=False) if len(self) > self._most else None

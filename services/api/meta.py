@@ -1,4 +1,4 @@
-"""What all kinds share: metadata, keys, owner references, conditions, and how a kind declares itself."""
+"""Parts common to all kinds: metadata, keys, owner references, conditions, and the declaration of a kind."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ Document = dict[str, Any]
 
 
 def metadata_of(document: Document) -> Document:
-    """Return the metadata of a document as a client sent it; empty where it is none."""
+    """Return the metadata of a document from a client; empty if it is not an object."""
     found = document.get("metadata")
     return found if isinstance(found, dict) else {}
 
 
 class Key(NamedTuple):
-    """`(namespace, name)`; cluster-scoped objects have the empty namespace."""
+    """Key of an object: `(namespace, name)`; cluster-scoped objects have the empty namespace."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class Key(NamedTuple):
 
 
 def key_of(document: Document) -> Key:
-    """Return namespace and name of a document, "" for what it does not say."""
+    """Return namespace and name of a document; missing ones are empty."""
     metadata = metadata_of(document)
     return Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
 
@@ -37,11 +37,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class Mark(View, frozen=True):
-    """A member of a union that has no fields of ours: that it is there says all."""
+    """A member of a union without fields of its own: only its presence matters."""
 
 
 class OwnerReference(View, frozen=True):
-    """Who owns this object; at most one reference has `controller: true`."""
+    """Reference to an owner of the object; at most one reference has `controller: true`."""
 
     api_version: str = ""
     kind: str = ""
@@ -75,7 +75,7 @@ class ObjectMeta(View, frozen=True):
 
     @property
     def rv(self) -> int:
-        """The resource version as the integer it is; 0 when unset."""
+        """The resource version as an integer; 0 when unset."""
         return int(self.resource_version) if self.resource_version else 0
 
     @property
@@ -102,7 +102,7 @@ class AnyObject(View, frozen=True):
 
 
 class ObjectReference(View, frozen=True):
-    """Which object is meant."""
+    """Reference to an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -113,7 +113,7 @@ class ObjectReference(View, frozen=True):
 
 
 class Condition(View, frozen=True):
-    """One entry of `status.conditions`. `status` is "True", "False" or "Unknown"."""
+    """Entry of `status.conditions`. `status` is "True", "False" or "Unknown"."""
 
     type: str = ""
     status: str = ""
@@ -126,7 +126,7 @@ class Condition(View, frozen=True):
 
 
 class LabelSelectorRequirement(View, frozen=True):
-    """`key operator values`; operator is In, NotIn, Exists or DoesNotExist."""
+    """Requirement `key operator values`; operator is In, NotIn, Exists or DoesNotExist."""
 
     key: str = ""
     operator: str = ""
@@ -141,7 +141,7 @@ class LabelSelector(View, frozen=True):
 
 
 def condition_status(conditions: tuple[Condition, ...], condition_type: str) -> str:
-    """Return what the condition of that type says: "True", "False" or "Unknown"; "" when there is none."""
+    """Return the status of the condition of that type: "True", "False" or "Unknown"; empty if there is none."""
     found = find_condition(conditions, condition_type)
     return found.status if found is not None else ""
 
@@ -153,16 +153,16 @@ def find_condition(conditions: tuple[Condition, ...], condition_type: str) -> Co
 
 NONE = "<none>"
 Cell = Callable[[Document, float], Any]
-"""`(document, wall clock in seconds)` to what a table shows of it."""
+"""Function from `(document, wall clock in seconds)` to the value of a table cell."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A column that `kubectl get` prints; `priority` 1 shows with `-o wide` only.
 
-    `source`: where the value stands (`status.phase`), or a function that computes the cell. `show` formats a value that
-    is there, `default` stands for one that is absent or "". `is_age`: a timestamp is shown as how long ago that was.
-    `description`: what the column says, for those whose name does not say it.
+    `source`: the path of the value (`status.phase`), or a function that computes the cell. `show` formats an
+    existing value; `default` replaces an absent or empty one. `is_age`: a timestamp is shown as its age.
+    `description`: the meaning of the column, where its name is not enough.
     """
 
     name: str
@@ -184,17 +184,17 @@ AGE = Column("Age", "metadata.creationTimestamp", default="<unknown>", is_age=Tr
 
 @dataclass(frozen=True)
 class Resource:
-    """One kind as the API serves it; unless said, named as its view, and its plural that in small letters with an "s".
+    """One kind as the API serves it. By default it has the name of its view, and the lower-case plural with "s".
 
-    `view` is the frozen Struct that components decode; `subresources` are served besides the object;
-    `columns` make the table of `kubectl get`. `selectable_fields` maps a field selector's
-    label to its value in the document (beyond metadata.name and metadata.namespace).
+    `view` is the frozen Struct that components decode; `subresources` are served besides the object; `columns` make
+    the table of `kubectl get`. `selectable_fields` maps a field selector's label to its value in the document
+    (beyond metadata.name and metadata.namespace).
     `has_generation`: `metadata.generation` is 1 at first and counts changes of the spec. `gate` is the feature gate
-    without which clients find no such kind; what is stored of it stays. `is_of_clients`: nothing in the mesh is decided
-    by such objects; who reads all kinds alike reads them where a controller of this very kind runs. `deprecated`: the
-    warning that answers about it carry.
-    `singular`, `list_kind`: how one writes the kind in a command (`pod`) and the kind of its lists (`PodList`).
-    `verbs`: what discovery says can be done; () is all.
+    without which clients find no such kind; stored objects stay. `is_of_clients`: no component decides anything by
+    such objects; a component that reads all kinds reads them only where a controller of this very kind runs.
+    `deprecated`: the warning in answers about it.
+    `singular`, `list_kind`: the name of the kind in a command (`pod`) and the kind of its lists (`PodList`).
+    `verbs`: the verbs that discovery lists; () is all.
     """
 
     view: type[View] = AnyObject
@@ -224,15 +224,15 @@ class Resource:
 
     @property
     def name(self) -> str:
-        """The wire's name: `pods`, `replicasets.apps`."""
+        """The name on the wire: `pods`, `replicasets.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def qualified_kind(self) -> str:
-        """The kind with its group, as refusals name it: `Pod`, `ReplicaSet.apps`."""
+        """The kind with its group, as in refusals: `Pod`, `ReplicaSet.apps`."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
     @property
     def api_version(self) -> str:
-        """`v1` or `apps/v1`."""
+        """The API version: `v1` or `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version

@@ -1,6 +1,6 @@
-"""Which nodes a pod may go to at all: node selector and required node affinity, judged for one node.
+"""Node selection of a pod, for one node: node selector and required node affinity.
 
-One rule for the kubelet and the controllers; the scheduler has a second form of it, over all nodes at once.
+The kubelet and the controllers share this rule; the scheduler has a second form of it, over all nodes at once.
 """
 
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from services.api.kinds.pod import NodeSelectorRequirement, NodeSelectorTerm, PodSpec
 
 NAME_FIELD = "metadata.name"
-"""The one field that `matchFields` knows."""
+"""The only field that `matchFields` supports."""
 
 
 def integer_of(text: str | None) -> int | None:
-    """Return the integer that a label value or a bound spells, or None."""
+    """Return the integer that a label value or a bound represents, or None."""
     if text is None or not text.removeprefix("-").removeprefix("+").isdecimal() or len(text) > 20:
         return None
     return int(text)
 
 
 def accepts(requirement: NodeSelectorRequirement, value: str | None) -> bool:
-    """Whether a label value (None: missing) satisfies the requirement; NotIn holds where it is missing."""
+    """Whether a label value (None: missing) satisfies the requirement; NotIn holds for a missing label."""
     match requirement.operator:
         case "In":
             return value is not None and value in requirement.values

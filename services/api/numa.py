@@ -1,4 +1,4 @@
-"""What a container, or a pod as a whole, asks of a node's managers: CPUs, memory and huge pages, devices. Pure.
+"""Needs of a container, or of a whole pod, from a node's managers: CPUs, memory and huge pages, devices. Pure.
 
 Source: kubelet 5.3 to 5.5; KEP-753 (sidecars); upstream `podGuaranteedCPUs`, `getPodRequestedResources`,
 `HugePageSizeFromResourceName`, `IsHugePageResourceValueDivisible`.
@@ -15,13 +15,13 @@ from services.api.quantity import units
 
 MEMORY = "memory"
 PREFIX: Final = "hugepages-"
-"""Of huge pages as resources: `hugepages-2Mi`, in whole pages."""
+"""Name prefix of huge page resources, such as `hugepages-2Mi`; amounts are whole pages."""
 _PAGES = re.compile(r"hugepages-([0-9]+[KMGT]i)")
 _COUNTED = frozenset(("cpu", "ephemeral-storage", "pods"))
 
 
 def page_size(resource: str) -> int:
-    """Return the bytes of one page of `hugepages-2Mi`. Raises: ValueError for another name."""
+    """Return the page size of `hugepages-2Mi` in bytes. Raises: ValueError for another name."""
     match = _PAGES.fullmatch(resource)
     size = units(match[1]) if match else 0
     if not size:
@@ -30,12 +30,15 @@ def page_size(resource: str) -> int:
 
 
 def is_memory(resource: str) -> bool:
-    """Whether the memory manager gives it out: memory, or huge pages."""
+    """Whether the memory manager allocates the resource: memory, or huge pages."""
     return resource == MEMORY or resource.startswith(PREFIX)
 
 
 class Need(msgspec.Struct, frozen=True):
-    """`cpus`: whole ones; `memory`: bytes by kind; `devices`: by resource, in the order they are allocated."""
+    """Exclusive resources that the managers must allocate.
+
+    `cpus`: whole CPUs; `memory`: bytes by kind; `devices`: counts by resource, in order of allocation.
+    """
 
     cpus: int = 0
     memory: Amounts = {}
@@ -43,18 +46,18 @@ class Need(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no manager has anything to do."""
+        """Whether no manager needs to allocate anything."""
         return not (self.cpus or self.memory or self.devices)
 
 
 def has_pod_level(pod: Pod) -> bool:
-    """Whether the pod has requests or limits of its own, beside its containers'."""
+    """Whether the pod has pod-level requests or limits, besides its containers'."""
     level = pod.spec.resources
     return level is not None and bool(level.requests or level.limits)
 
 
 def container_need(container: Container) -> Need:
-    """Return what the container asks for; a fraction of a CPU is not exclusive, and no need."""
+    """Return the container's need. A fractional CPU request is not exclusive and counts as no CPU."""
     requests = container_requests(container)
     milli = requests.get("cpu", 0)
     memory = {name: size for name, size in sorted(requests.items()) if is_memory(name) and size > 0}
@@ -62,7 +65,10 @@ def container_need(container: Container) -> Need:
 
 
 def pod_need(pod: Pod) -> Need:
-    """Return the most that the pod's containers need at the same time; of memory, the kinds that main ones need."""
+    """Return the most that the pod's containers need at the same time.
+
+    Memory counts only the kinds that main containers need.
+    """
     main, init = map(container_need, pod.spec.containers), map(container_need, pod.spec.init_containers)
     needs = [{"cpu": need.cpus, **need.memory} for need in main]
     most = at_once(pod, needs, ({"cpu": need.cpus, **need.memory} for need in init))

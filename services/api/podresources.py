@@ -1,8 +1,8 @@
-"""What a pod asks for, and may use at most: over containers, init containers, sidecars, pod level and overhead.
+"""Requests and limits of a pod: over containers, init containers, sidecars, pod level and overhead.
 
-A pod that is being resized counts with the larger of what it desires and what it has.
-Source: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 (resizes, "Notes" on ResourceQuota), kep-1287 10,
-kep-5836 4; upstream `PodRequests` and `PodLimits` with `UseStatusResources` (v1.36).
+A pod that is being resized counts with the larger of its desired and its current resources.
+Source: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 (resizes, "Notes" on ResourceQuota),
+kep-1287 10, kep-5836 4; upstream `PodRequests` and `PodLimits` with `UseStatusResources` (v1.36).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from services.api.kinds.pod import Container, ContainerStatus, Pod, ResourceRequ
 from services.api.quantity import amount
 
 Amounts = dict[str, int]
-"""Resource name to integer: milli for cpu, units for all else."""
+"""Amounts by resource name, as integers: milli for cpu, units for all else."""
 
 POD_LEVEL = frozenset({"cpu", "memory"})
 
@@ -24,7 +24,7 @@ def amounts(quantities: Mapping[str, str]) -> Amounts:
 
 
 def container_requests(container: Container) -> Amounts:
-    """Return a container's requests; a limit without a request stands for it, as API defaulting does."""
+    """Return a container's requests; a limit replaces a missing request, as in API defaulting."""
     return amounts({**container.resources.limits, **container.resources.requests})
 
 
@@ -77,7 +77,7 @@ def pod_requests(pod: Pod) -> Amounts:
 
 
 def limits_in_use(pod: Pod) -> Amounts:
-    """Return the most the pod may use at any moment of its life; what has no limit is absent.
+    """Return the most the pod may use at any moment of its life; resources without a limit are absent.
 
     Raises: ValueError naming a malformed quantity.
     """
@@ -124,32 +124,37 @@ def qos_class(pod: Pod) -> str:
 
 
 def as_in_use(pod: Pod) -> Pod:
-    """Return the pod as one that asks for all it may hold: the most of desired, allocated and actual, by container.
+    """Return the pod with requests for all it may hold: the largest of desired, allocated and actual, by container.
 
-    What its node calls infeasible it will never hold. The pod itself, when nothing differs from its spec.
-    Source: upstream `PodRequests` with `UseStatusResources` (v1.36).
+    Desired resources do not count if the node calls the resize infeasible. Returns the same pod when nothing
+    differs from its spec. Source: upstream `PodRequests` with `UseStatusResources` (v1.36).
     """
     return _reported(pod, lambda *sizes: _most(*(sizes[1:] if has_infeasible_resize(pod) else sizes)))
 
 
 def has_infeasible_resize(pod: Pod) -> bool:
-    """Whether the pod's node says that it could never give what is asked for."""
+    """Whether the pod's node reports the pending resize as infeasible."""
     pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
     return pending is not None and pending.reason == "Infeasible"
 
 
 def as_held(pod: Pod) -> Pod:
-    """Return the pod as one that requests what is allocated or still in use, whatever it desires; else its spec."""
+    """Return the pod with requests for the resources that are allocated or still in use.
+
+    Desired resources are ignored; where none are reported, the spec counts.
+    """
     return _reported(pod, lambda desired, allocated, actual: _most(allocated, actual))
 
 
 def as_actual(pod: Pod) -> Pod:
-    """Return the pod as one that requests its actual resources; as far as the node has not reported them, its spec."""
+    """Return the pod with its actual resources as requests; where the node has not reported them, the spec counts."""
     return _reported(pod, lambda desired, allocated, actual: actual)
 
 
 def as_allocated(pod: Pod) -> Pod:
-    """Return the pod as one that requests what its node has allocated; as far as that is not reported, its spec."""
+    """Return the pod with the allocated resources as requests; where the node has not reported them, the spec
+    counts.
+    """
     return _reported(pod, lambda desired, allocated, actual: allocated)
 
 

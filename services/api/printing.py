@@ -1,4 +1,4 @@
-"""How cells of `kubectl get` tables are spelled: ages, lists, and the columns that kinds share."""
+"""Formats of cells in `kubectl get` tables: ages, lists, and the columns that kinds share."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def _cell(column: Column, document: Document, now_wall_s: float) -> Any:
 
 
 def value_at(path: str, document: Document) -> Any:
-    """Return what stands at a path of members (`status.phase`); None where nothing does."""
+    """Return the value at a path of members (`status.phase`); None if there is none."""
     value: Any = document
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
@@ -42,14 +42,14 @@ def joined(values: Sequence[Any]) -> str:
 
 
 def phase(document: Document, now_wall_s: float) -> str:
-    """Return the phase of an object that says Terminating while it is being deleted."""
+    """Return the phase of an object, or Terminating while it is being deleted."""
     if document["metadata"].get("deletionTimestamp"):
         return "Terminating"
     return str(document.get("status", {}).get("phase", ""))
 
 
 def ready_of(document: Document, now_wall_s: float) -> str:
-    """Return a workload's ready replicas of those desired: `1/3`."""
+    """Return a workload's ready and desired replicas: `1/3`."""
     return f"{document.get('status', {}).get('readyReplicas', 0)}/{document.get('spec', {}).get('replicas', 1)}"
 
 
@@ -65,7 +65,7 @@ def selector_text(selector: Document) -> str:
 
 
 def pod_template_columns(at: str) -> tuple[Column, ...]:
-    """Return the wide columns of what makes pods; `at`: where its selector and template stand."""
+    """Return the wide columns of kinds that make pods; `at`: path of the selector and the template."""
     containers = f"{at}.template.spec.containers"
     return (
         Column("Containers", containers, priority=1, show=lambda d: ",".join(each.get("name", "") for each in d)),

@@ -1,7 +1,7 @@
-"""Exact resource arithmetic: `100m`, `1Gi`, `1.5`, `1e3`, on integers only (V5).
+"""Exact resource arithmetic on integers only (V5): `100m`, `1Gi`, `1.5`, `1e3`.
 
-Values are kept in milli-units, as `kubectl` and the scheduler count CPU; memory is asked for in whole
-units with `units`. Rounding is up, as upstream's `Quantity.Value` and `MilliValue` round.
+Values are kept in milli-units, as `kubectl` and the scheduler count CPU; `units` returns whole units, such as
+bytes of memory. Rounding is up, as upstream's `Quantity.Value` and `MilliValue` round.
 """
 
 import re
@@ -56,12 +56,12 @@ def units(text: str) -> int:
 
 
 def amount(resource: str, text: str) -> int:
-    """Return the integer the scheduler and the kubelet count with: milli for cpu, units for all else."""
+    """Return the integer that scheduler and kubelet use: milli for cpu, units for all else."""
     return milli(text) if resource == "cpu" else units(text)
 
 
 def format_amount(resource: str, value: int) -> str:
-    """Return a canonical quantity for what `amount` returned."""
+    """Return the canonical quantity of a value of `amount`."""
     if resource == "cpu":
         return str(value // 1000) if value % 1000 == 0 else f"{value}m"
     for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
@@ -75,9 +75,10 @@ _POWERS = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15
 
 @lru_cache(maxsize=8192)
 def canonical(text: str) -> str:
-    """Return a quantity as upstream's `Quantity.String` writes it: `1000m` is `1`, `0.5` is `500m`, `1024Mi` is `1Gi`.
+    """Return a quantity as upstream's `Quantity.String` writes it: `1000m` is `1`, `0.5` is `500m`, `1024Mi` is
+    `1Gi`.
 
-    A text that is no quantity is returned as it is.
+    An invalid quantity is returned unchanged.
     """
     match = _FORM.fullmatch(text)
     try:

@@ -1,8 +1,8 @@
-"""What a ResourceQuota counts: which names concern which kind, what an object uses, and which objects are in scope.
+"""Rules of ResourceQuota: the names that apply to a kind, the usage of an object, and the objects in scope.
 
-The API server charges by these rules when something is created or resized, the quota controller counts anew by the
-same ones. Amounts are integers: milli for cpu, whole units for all else. Source: KEP-1287 "Notes" (a resizing pod
-counts with the most of desired, allocated and actual); upstream `pkg/quota/v1/evaluator/core` (v1.36).
+The API server charges by these rules when an object is created or resized; the quota controller recounts by the
+same rules. Amounts are integers: milli for cpu, whole units for all else. Source: KEP-1287 "Notes" (a resizing
+pod counts with the most of desired, allocated and actual); upstream `pkg/quota/v1/evaluator/core` (v1.36).
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,23 +25,26 @@ PODS, CLAIMS, SERVICES = "pods", "persistentvolumeclaims", "services"
 DEVICE_CLAIMS = resourceclaim.CLAIMS
 COUNT = "count/"
 DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
-"""Ends the name by which a quota limits the devices of a class that claims ask for."""
+"""Suffix of the quota name that limits the devices of a class that claims request."""
 DEVICES_BY_CLASS = "requests.deviceclass.resource.kubernetes.io/"
-"""Begins the name of a class's devices as an extended resource (KEP-5004)."""
+"""Prefix of the quota name of a class's devices as an extended resource (KEP-5004)."""
 COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _POD_NAMES = frozenset((PODS, *COMPUTE, *(f"{part}.{name}" for part in ("requests", "limits") for name in COMPUTE)))
 _SERVICE_NAMES = frozenset((SERVICES, "services.nodeports", "services.loadbalancers"))
 _BY_CLASS = (".storageclass.storage.k8s.io/requests.storage", ".storageclass.storage.k8s.io/persistentvolumeclaims")
 _COUNTED_PLAINLY = frozenset(("configmaps", "replicationcontrollers", RESOURCE, "secrets"))
 STANDARD = _POD_NAMES | _SERVICE_NAMES | _COUNTED_PLAINLY | {CLAIMS, "requests.storage"}
-"""Names without a slash that a quota may have."""
+"""Quota names without a slash."""
 REQUIRED = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
-"""Under a quota of one of these every container must say it; in alphabetical order. No others, as upstream regrets."""
+"""Quota names that every container must set when a quota limits them; in alphabetical order.
+
+Upstream regrets the rule, so it covers no others.
+"""
 _BINARY = ("memory", "storage")
 
 
 def resource_of(name: str) -> str:
-    """Return the kind, by wire name, whose objects use up what a quota calls `name`; "" when no kind does."""
+    """Return the wire name of the kind whose objects consume the quota `name`; empty if no kind does."""
     if name.startswith(COUNT):
         return name[len(COUNT) :]
     if name in _POD_NAMES or name.startswith(("hugepages-", "requests.hugepages-")):
@@ -60,29 +63,29 @@ def resource_of(name: str) -> str:
 
 
 def is_extended_request(name: str) -> bool:
-    """Whether a quota limits an extended resource by that name: pods use it up, and claims on a class that backs it."""
+    """Whether a quota name limits an extended resource; pods consume it, and claims on a class that backs it."""
     return name.startswith("requests.") and _is_extended(name.removeprefix("requests."))
 
 
 @dataclass(frozen=True)
 class Backing:
-    """Which extended resource each class of devices backs, by class; none where the gate DRAExtendedResource is off."""
+    """Extended resource that each device class backs, by class; empty while the gate DRAExtendedResource is off."""
 
     resources: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def by(classes: Iterable[DeviceClass]) -> "Backing":
-        """Return what these classes back."""
+        """Return the backing that these classes define."""
         return Backing({each.metadata.name: each.spec.extended_resource_name or "" for each in classes})
 
     def counts(self, name: str) -> bool:
-        """Whether claims use up what a quota limits by that name."""
+        """Whether claims consume the quota of that name."""
         if name.startswith(DEVICES_BY_CLASS):
             return bool(self.resources.get(name.removeprefix(DEVICES_BY_CLASS)))
         return is_extended_request(name) and name.removeprefix("requests.") in self.resources.values()
 
     def usage(self, claim: ResourceClaim, pod_usage: Mapping[str, int]) -> Amounts:
-        """Return what a claim uses, by class and as extended resources, but for what its pod is charged for already."""
+        """Return a claim's usage by class and as extended resources, minus what its pod is already charged for."""
         used = _of_device_claim(claim)
         more: Amounts = {}
         for name, count in used.items():
@@ -94,16 +97,16 @@ class Backing:
 
 
 def pod_of(claim: ResourceClaim) -> str:
-    """Return the pod that a claim was made for because of the pod's extended resources; "" when it was not."""
+    """Return the name of the pod whose extended resources the claim was made for; empty otherwise."""
     owner = claim.metadata.controller
     is_made = claim.metadata.annotations.get(resourceclaim.EXTENDED_RESOURCE_CLAIM) == "true"
     return owner.name if is_made and owner is not None and (owner.kind, owner.api_version) == ("Pod", "v1") else ""
 
 
 def charged_pod_usage(claim: ResourceClaim, pod: Pod | None, claims: Iterable[ResourceClaim], wall_s: float) -> Amounts:
-    """Return what is charged for the pod already, so that its devices do not count twice.
+    """Return the usage already charged to the pod, so that its devices do not count twice.
 
-    Only the claim that the pod names counts as its own; while it names none, the first that was made for it.
+    Only the claim that the pod's status names counts; until it names one, the oldest claim made for it.
     """
     owner = claim.metadata.controller
     if pod is None or owner is None or owner.uid != pod.metadata.uid:
@@ -132,7 +135,7 @@ def amount_of(name: str, text: str) -> int:
 
 
 def text_of(name: str, value: int) -> str:
-    """Return a canonical quantity for what `amount_of` returned."""
+    """Return the canonical quantity of a value of `amount_of`."""
     what = name.rpartition(".")[2]
     if what == "cpu" or what.startswith("hugepages-") or (what.endswith(_BINARY) and value % 1024 == 0):
         return format_amount("cpu" if what == "cpu" else name, value)
@@ -143,7 +146,7 @@ def text_of(name: str, value: int) -> str:
 
 
 def usage_of(resource: str, view: View, wall_s: float) -> Amounts:
-    """Return what one object uses, by all the names a quota may call it. Raises: ValueError for a bad quantity."""
+    """Return the usage of one object, by every quota name it counts under. Raises: ValueError for a bad quantity."""
     used = {COUNT + resource: 1}
     match view:
         case Pod():
@@ -160,7 +163,7 @@ def usage_of(resource: str, view: View, wall_s: float) -> Amounts:
 
 
 def is_counted(pod: Pod, wall_s: float) -> bool:
-    """Whether a pod still uses anything: it has not ended, and its time to end has not run out."""
+    """Whether a pod still counts: it has not ended, and its grace period has not run out."""
     meta = pod.metadata
     if pod.is_terminal or meta.deletion_timestamp is None or meta.deletion_grace_period_seconds is None:
         return not pod.is_terminal
@@ -249,7 +252,7 @@ def _looks_elsewhere(affinity: PodAffinity | None) -> bool:
 
 
 def unsaid(pod: Pod, names: Iterable[str]) -> str:
-    """Return which of the quota's names some containers do not say: `limits.cpu for: a,b; memory for: b`, or ""."""
+    """Return the quota names that containers do not set: `limits.cpu for: a,b; memory for: b`; empty if all are set."""
     level = pod.spec.resources
     said = set() if level is None else set(_compute(amounts(level.requests), amounts(level.limits)))
     wanted = set(names) - said

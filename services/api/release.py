@@ -1,9 +1,11 @@
-"""The Kubernetes releases that can be emulated, and the one that is followed: every version that is shown is its."""
+"""The Kubernetes releases that keplab can emulate, and the release it follows; all displayed versions are that
+one's.
+"""
 
 from typing import Final
 
 RELEASES: Final = {"1.34": "v1.34.6", "1.35": "v1.35.6", "1.36": "v1.36.3", "1.37": "v1.37.0"}
-"""A release by its minor version, with the patch release whose defaults are taken."""
+"""Emulated releases: minor version → patch release whose defaults apply."""
 FOLLOWED: Final = "1.36"
 KUBERNETES: Final = RELEASES[FOLLOWED]
 KUBELET_OLDER_MAX: Final = 3
@@ -58,7 +60,7 @@ def is_before(one: str, other: str) -> bool:
 
 
 def skew(kubelet: str, apiserver: str) -> str:
-    """Return why a kubelet of one release may not work with an API server of another; "" when it may.
+    """Return why a kubelet of one release may not work with an API server of another; empty if it may.
 
     A kubelet is at most three minor releases older, and never newer (Kubernetes' version skew policy).
     Source: node-declared-features 6.

@@ -1,6 +1,7 @@
-"""The register of kinds: each file in `kinds/` offers `RESOURCE` and usually a view. Adding a kind is adding a file.
+"""The register of kinds: each file in `kinds/` defines `RESOURCE` and usually a view. A new kind needs only a
+new file.
 
-Discovery, REST paths, gRPC, informers and tables are all fed from here.
+Discovery, REST paths, gRPC, informers and tables all use this register.
 """
 
 import importlib
@@ -47,7 +48,7 @@ def resource_of_kind(api_version: str, kind: str) -> Resource | None:
 
 
 class Kinds:
-    """The kinds that one client knows: those that are built in, and those that definitions define while it runs.
+    """The kinds that one client knows: the built-in ones, and those that definitions add at run time.
 
     `are_followed`: whether the client follows definitions at all.
     """
@@ -57,11 +58,11 @@ class Kinds:
         self._defined: dict[str, Resource] = {}
 
     def define(self, resource: Resource) -> None:
-        """Know this kind from now on, in place of one with its name."""
+        """Add this kind, or replace the kind of the same name."""
         self._defined[resource.name] = resource
 
     def forget(self, name: str) -> None:
-        """Know the defined kind of that wire name no more."""
+        """Remove the defined kind of that wire name."""
         self._defined.pop(name, None)
 
     def get(self, name: str) -> Resource | None:
@@ -69,7 +70,7 @@ class Kinds:
         return resources().get(name) or self._defined.get(name)
 
     def of_kind(self, api_version: str, kind: str) -> Resource | None:
-        """Return the kind of that apiVersion and kind, or None; a defined one in whichever of its versions."""
+        """Return the kind of that apiVersion and kind, or None; a defined kind matches in any of its versions."""
         built_in = resource_of_kind(api_version, kind)
         if built_in is not None or not self._defined:
             return built_in
@@ -78,7 +79,7 @@ class Kinds:
 
     @property
     def all(self) -> list[Resource]:
-        """Every kind, by wire name."""
+        """Every kind, sorted by wire name."""
         return sorted((*resources().values(), *self._defined.values()), key=lambda each: each.name)
 
 

@@ -1,9 +1,8 @@
-"""The four ways out of a component, as protocols: Transport, Clock, Random, Disk; and what observes it.
+"""Protocols for everything outside a component: Transport, Clock, Random, Disk; and its observers.
 
-Everything that is not computation enters through one of these, passed in by wiring. Processes get the
-real ones (`services.runtime.real`), the simulation gets virtual ones (`lab.scenarios.simulation`);
-a component does not know which. Shells may await `asyncio` primitives: under simulation the event loop
-itself is virtual.
+All input and output goes through one of these, passed in by wiring. Processes get the real ones
+(`services.runtime.real`), the simulation gets virtual ones (`lab.scenarios.simulation`); a component does not
+know which. Shells may await `asyncio` primitives: under simulation the event loop itself is virtual.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,8 +44,8 @@ class Random(Protocol):
 class Disk(Protocol):
     """Small durable files of one process, by name. Errors are OSError (ENOSPC, EIO).
 
-    `write` replaces a file atomically and `append_all` adds to the ends of some, at the price of waiting once; when
-    they return, the bytes survive SIGKILL and power loss. What had not returned may be lost, or any of it torn.
+    `write` replaces a file atomically. `append_all` appends to several files with a single wait. When they return,
+    the bytes survive SIGKILL and power loss. A call that did not return may leave data lost or torn.
     """
 
     def read(self, name: str) -> bytes | None: ...
@@ -57,18 +56,18 @@ class Disk(Protocol):
 
 
 class Transport(Protocol):
-    """The way to the API server."""
+    """Connection to the API server."""
 
     def api(self, identity: str = "") -> Api:
-        """Return the server as one of this process's identities reaches it; "" is its main one.
+        """Return the API for one of this process's identities; "" is its main one.
 
-        A controller manager holds one identity a controller (controllers 14). Raises: KeyError for an
-        identity this process has no credential of.
+        A controller manager holds one identity per controller (controllers 14). Raises: KeyError for an identity
+        without a credential in this process.
         """
         ...
 
     async def node_api(self, node: str) -> Api:
-        """Return the server as `system:node:<node>` reaches it, over the same connection.
+        """Return the API for `system:node:<node>`, over the same connection.
 
         Raises: `Forbidden` when this process may not host that node; `UnknownOutcome` when no answer came.
         """
@@ -101,7 +100,7 @@ class Span(Protocol):
 
     @property
     def traceparent(self) -> str:
-        """What goes into a `Request` so that the write carries this span."""
+        """The traceparent for a `Request`, so that the write carries this span."""
         ...
 
     @property
@@ -118,8 +117,8 @@ class Span(Protocol):
 class Tracer(Protocol):
     """Starts spans. `parent` and `links` are traceparents; without a parent a new trace begins.
 
-    A reader of a watch starts its own span *linked* to the writer's (decision 0007); when it has exactly one
-    cause it may instead continue the writer's trace by passing it as `parent`. `kind`: OpenTelemetry's.
+    A reader of a watch starts its own span *linked* to the writer's (decision 0007); when it has exactly one cause
+    it may instead continue the writer's trace by passing it as `parent`. `kind`: OpenTelemetry's span kind.
     """
 
     def start(
@@ -135,7 +134,7 @@ class Tracer(Protocol):
 
 @dataclass(frozen=True)
 class Seams:
-    """Everything a component's wiring is given. `component` is for example `scheduler` or `kubelet/host-1`."""
+    """Dependencies that wiring passes to a component. `component` is for example `scheduler` or `kubelet/host-1`."""
 
     component: str
     clock: Clock
@@ -149,7 +148,7 @@ class Seams:
 
 
 class Component(Protocol):
-    """What every `wiring.build(config, seams)` returns."""
+    """Result of every `wiring.build(config, seams)`."""
 
     async def run(self) -> None:
         """Work until cancelled; returning or raising ends the process."""

@@ -12,14 +12,14 @@ VALUE_LENGTH_MAX = 1024
 
 @dataclass(frozen=True)
 class Term:
-    """`key op values`; op is in, notin, exists, missing, gt or lt."""
+    """A term `key op values`; op is in, notin, exists, missing, gt or lt."""
 
     key: str
     op: str
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels satisfy the term; `notin` also holds where the key is absent."""
+        """Whether these labels satisfy the term; `notin` also holds for an absent key."""
         match self.op:
             case "in":
                 return self.key in labels and labels[self.key] in self.values
@@ -158,8 +158,8 @@ def parse_field_selector(text: str) -> Selector:
 def from_label_selector(selector: LabelSelector | None) -> Selector:
     """Return the matcher of an object's `selector` field.
 
-    Raises: ValueError for an unknown operator. A missing selector (None) must be handled by the caller:
-    upstream it selects nothing.
+    Raises: ValueError for an unknown operator. The caller must handle a missing selector (None): upstream it
+    selects nothing.
     """
     if selector is None:
         return EVERYTHING

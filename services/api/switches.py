@@ -25,9 +25,9 @@ class SwitchError(ValueError):
 
 @dataclass(frozen=True)
 class Switch:
-    """`values` lists the legal strings (empty: any); numbers may have `minimum` and `maximum`.
+    """A switch. `values` lists the legal strings (empty: any); numbers may have `minimum` and `maximum`.
 
-    `scenario` shows the difference between its values: a file below experiments/, without its ending, or a page.
+    `scenario` shows the difference between its values: a file below experiments/, without its suffix, or a page.
     """
 
     name: str
@@ -39,15 +39,15 @@ class Switch:
     minimum: float | None = None
     maximum: float | None = None
     by_release: tuple[Value, ...] = ()
-    """Its default in each of `RELEASES`, where they differ; `default` is that of the release that is followed."""
+    """Default in each of `RELEASES`, if they differ; `default` is that of the followed release."""
     known_from: str = ""
-    """The first release that has the gate; "": every release has it, or it is no gate."""
+    """First release that has the gate; empty if every release has it or the switch is no gate."""
     locked_from: str = ""
-    """The first release in which the gate cannot be set otherwise; "": there is none."""
+    """First release in which the gate is locked to its default; empty if none."""
 
     @property
     def shown_by(self) -> str:
-        """Return the path, within the repository, of what compares the values."""
+        """Return the repository path of the scenario or page that compares the values."""
         return self.scenario if self.scenario.endswith(".md") else f"experiments/{self.scenario}.txt"
 
     @property
@@ -61,16 +61,18 @@ class Switch:
         return self.by_release[list(RELEASES).index(release)] if self.by_release else self.default
 
     def is_known_in(self, release: str) -> bool:
-        """Whether a release has it; one that has not behaves as its default there says."""
+        """Whether a release has the switch; if not, the release behaves like the switch's default in it."""
         return not self.known_from or not is_before(release, self.known_from)
 
     def is_locked_in(self, release: str) -> bool:
-        """Whether a release lets no one set it otherwise."""
+        """Whether the switch is locked to its default in a release."""
         return bool(self.locked_from) and not is_before(release, self.locked_from)
 
     @property
     def since(self) -> tuple[tuple[str, Value], ...]:
-        """The releases from which on it has another default, each with that; none where all have the same."""
+        """Releases that change the default, each with its new default, from the first on; empty if all have the
+        same.
+        """
         shown = list(zip(RELEASES, self.by_release, strict=False))
         return tuple(each for i, each in enumerate(shown) if i == 0 or each[1] != shown[i - 1][1])
 
@@ -571,7 +573,7 @@ def switch(name: str) -> Any:
 
 
 def names_of(view: type) -> frozenset[str]:
-    """Return which switches a typed view has."""
+    """Return the names of the switches that a typed view has."""
     return frozenset(names_in(view))
 
 
@@ -581,7 +583,7 @@ def names_in(view: type) -> tuple[str, ...]:
 
 
 class Switches(Mapping[str, Value]):
-    """A frozen assignment of all switches; what was not set has its default in the release that is emulated."""
+    """An immutable assignment of all switches; unset switches have the default of the emulated release."""
 
     def __init__(self, values: Mapping[str, Value] | None = None) -> None:
         release = str((values or {}).get(EMULATED, FOLLOWED))
@@ -638,21 +640,21 @@ class Switches(Mapping[str, Value]):
         return int(self._values[name])
 
     def is_set(self, name: str) -> bool:
-        """Whether it was assigned, even its default."""
+        """Whether the switch was assigned, even to its default."""
         return name in self._set
 
     @property
     def assignments(self) -> tuple[str, ...]:
-        """The `NAME=VALUE` texts of what was set, sorted."""
+        """The `NAME=VALUE` texts of the assigned switches, sorted."""
         return tuple(f"{name}={_text(self._values[name])}" for name in self._set)
 
     @property
     def chosen(self) -> dict[str, Value]:
-        """The values of what was set."""
+        """The values of the assigned switches."""
         return {name: self._values[name] for name in self._set}
 
     def replace(self, other: Mapping[str, Value]) -> Switches:
-        """Return these switches with some set otherwise."""
+        """Return these switches with some values replaced."""
         return Switches({**self.chosen, **other})
 
 

@@ -1,4 +1,4 @@
-"""Taints and tolerations, one rule for the scheduler, the kubelet and the controllers."""
+"""Taint and toleration rules, shared by the scheduler, the kubelet and the controllers."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
-"""Texts and values of clients as they can be written: into a log line, an event, a Status.
+"""Conversion of clients' texts and values into a form that can be written to a log line, an event or a Status.
 
-UTF-8 has no form of a lone surrogate, which JSON's escapes and the bytes of a broken header may bring into a text. What
-reports a mistake must not fail on the mistake.
+UTF-8 cannot encode a lone surrogate, which JSON's escapes and the bytes of a broken header may bring into a
+text. Code that reports a mistake must not fail on the mistake.
 """
 
 from typing import Any, Final
@@ -9,17 +9,17 @@ from typing import Any, Final
 import msgspec
 
 DEPTH_MAX: Final = 32
-"""How deep a value is written; what lies deeper is written as its text."""
+"""Maximum depth of a written value; deeper parts are written as their text."""
 _INT_MIN, _INT_END = -(1 << 63), 1 << 64
 
 
 def encodable(text: str) -> str:
-    """Return the text with lone surrogates as backslash escapes; the same text where it has none."""
+    """Return the text with lone surrogates as backslash escapes; the same text if it has none."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def json_of(value: Any) -> bytes:
-    """Return a value as JSON; what JSON cannot say stands there as its text."""
+    """Return a value as JSON; parts that JSON cannot represent become their text."""
     try:
         return msgspec.json.encode(value, enc_hook=str)
     except Exception:
@@ -27,7 +27,7 @@ def json_of(value: Any) -> bytes:
 
 
 def writable(value: Any, depth: int = 0) -> Any:
-    """Return a value that is certain to have a form in JSON: texts are encodable, strange objects are their text."""
+    """Return a JSON-encodable form of a value: texts are encodable, unknown objects become their text."""
     match value:
         case None | bool() | float():
             return value

@@ -1,5 +1,5 @@
-"""RFC 3339 timestamps, Go's durations, days in a time zone: the one place that spells wall-clock time (and may import
-`datetime`).
+"""RFC 3339 timestamps, Go's durations, days in a time zone: the only module that formats wall-clock time (and
+may import `datetime`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def format_micro_time(wall_s: float) -> str:
 
 
 def format_as(wall_s: float, form: str) -> str:
-    """Return a moment in UTC as `strftime` writes it."""
+    """Return a time in UTC as `strftime` writes it."""
     return datetime.fromtimestamp(wall_s, UTC).strftime(form)
 
 
@@ -49,11 +49,11 @@ def parse_time(text: str) -> float:
 
 
 Zone = tzinfo
-"""A time zone: what clocks show, given the moment."""
+"""A time zone: it maps a moment to the local time there."""
 
 
 _ZONE_NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
-"""How zones are named. The library takes other names for places of files and packages, however many levels deep."""
+"""Syntax of zone names. The library takes other names for paths of files and packages, at any depth."""
 
 
 @lru_cache(maxsize=256)
@@ -67,7 +67,7 @@ def _named_zone(name: str) -> ZoneInfo | None:
 
 
 def zone_of(name: str) -> Zone:
-    """Return the IANA time zone of that name; "" is UTC. Raises: ValueError, in Go's words, when there is none."""
+    """Return the IANA time zone of that name; "" is UTC. Raises: ValueError, in Go's words, for an unknown name."""
     zone = _named_zone(name) if name else UTC
     if zone is None:
         raise ValueError(f"unknown time zone {name}")
@@ -95,7 +95,7 @@ class Day(NamedTuple):
 
 
 def day_at(wall_s: float, zone: Zone) -> Day:
-    """Return the day that it is in that zone then."""
+    """Return the calendar day in that zone at that time."""
     return day_of(datetime.fromtimestamp(wall_s, zone).toordinal())
 
 
@@ -106,8 +106,9 @@ def day_of(number: int) -> Day:
 
 
 def moments(day: int, hour: int, minute: int, zone: Zone) -> list[float]:
-    """Return when clocks in that zone show this time on the day of that number, in epoch seconds: once as a rule, not
-    at all or twice where the clocks are changed.
+    """Return the times, in epoch seconds, when clocks in that zone show `hour`:`minute` on that day.
+
+    There is one as a rule, and none or two where the clocks are changed.
     """
     shown = datetime.combine(date.fromordinal(day), time(hour, minute), zone)
     found = {shown.replace(fold=fold).timestamp() for fold in (0, 1)}
@@ -118,7 +119,9 @@ _PLAIN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?")
 
 
 def seconds_in(text: str) -> float:
-    """Return seconds of `5s`, `200ms`, `2m`, `1h` or a bare number, as annotations say them. Raises: ValueError."""
+    """Return the seconds of `5s`, `200ms`, `2m`, `1h` or a bare number, as annotations write them. Raises:
+    ValueError.
+    """
     found = _PLAIN.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
@@ -126,7 +129,7 @@ def seconds_in(text: str) -> float:
 
 
 class Duration(float):
-    """Seconds, written as Go writes a time.Duration, `1m30s`: the form of durations in configuration files."""
+    """Seconds in Go's time.Duration format, `1m30s`: the form of durations in configuration files."""
 
     @classmethod
     def parse(cls, text: str) -> Duration:
@@ -161,9 +164,9 @@ class Duration(float):
 
 
 def utc_offset(zone: str, second: int) -> int:
-    """Return how many seconds a zone's clocks were ahead of UTC at a second since 1970. Raises: ValueError.
+    """Return a zone's offset from UTC in seconds, at `second` since 1970. Raises: ValueError.
 
-    Of years that a date cannot have, those of the nearest that it can.
+    Years outside the range of dates get the offset of the nearest year inside it.
     """
     if (named := _named_zone(zone)) is None:
         raise ValueError(f"time zone {zone!r}: unknown")
@@ -187,7 +190,7 @@ _AGE_PRECISIONS = (
     (120, "s", ""), (600, "m", "s"), (3 * 3600, "m", ""), (8 * 3600, "h", "m"), (48 * 3600, "h", ""),
     (8 * 86400, "d", "h"), (730 * 86400, "d", ""), (8 * 365 * 86400, "y", "d"),
 )  # fmt: skip
-"""Up to how many seconds an age is printed in which unit, and in which smaller one besides."""
+"""Format of ages: (limit in seconds, unit, additional smaller unit or empty)."""
 
 
 def duration(seconds: float) -> str:

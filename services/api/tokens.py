@@ -1,4 +1,4 @@
-"""Bearer tokens that are computed from the mesh's key: of nodes, and of DRA drivers' service accounts on nodes. Pure.
+"""Bearer tokens computed from the mesh's key: of nodes, and of DRA drivers' service accounts on nodes. Pure.
 
 Source: guarantees 8.1 (X-ID5, X-TOK1); KEP-4193 (tokens that are bound to a node); decision 0039.
 """
@@ -12,20 +12,20 @@ from typing import NamedTuple
 from services.api.identity import KUBELET_CLIENT, Identity, driver_identity, node_identity
 
 LIFE_S = 3600
-"""How long the token of a node is good (X-TOK1)."""
+"""Lifetime of a node's token in seconds (X-TOK1)."""
 LEEWAY_S = 10
 _TIME = re.compile(r"[0-9]{1,12}")
 
 
 class Owner(NamedTuple):
-    """Whose token it is, and until when it is good, seconds since the epoch."""
+    """Identity behind a token, and when the token expires, in seconds since the epoch."""
 
     identity: Identity
     expires_s: float = math.inf
 
 
 def node_token(key: bytes, node: str, host: str, expires_s: int) -> str:
-    """Return the token of a node that is good until then, and only over connections of that host."""
+    """Return a token for a node that is valid until `expires_s`, and only over connections of that host."""
     return f"node.{node}.{expires_s}.{_mac(key, _bound(node, host, str(expires_s)))}"
 
 
@@ -35,20 +35,21 @@ def _bound(node: str, host: str, expires: str) -> str:
 
 
 def server_token(key: bytes, expires_s: int) -> str:
-    """Return the token of the API server itself, as it calls kubelets."""
+    """Return the API server's own token for its calls to kubelets."""
     return f"kubelets.{expires_s}.{_mac(key, f'kubelets/{expires_s}')}"
 
 
 def driver_token(key: bytes, driver: str, node: str) -> str:
-    """Return the token of a driver's service account that is bound to a node."""
+    """Return the token of a driver's service account, bound to a node."""
     name = f"{node}/{driver}"
     return f"driver.{name}.{_mac(key, f'driver/{name}')}"
 
 
 def owner_of(key: bytes, token: str, host: str = "") -> Owner | None:
-    """Return whose computed token this is; None when it is none. Takes as long for a wrong token as for a right one.
+    """Return the owner of a computed token; None if the token is invalid. Takes equal time for wrong and right
+    tokens.
 
-    `host`: whose connection it came over. Whether it has expired is the caller's to ask.
+    `host`: the host whose connection it came over. The caller must check expiry.
     """
     prefix, _, rest = token.partition(".")
     name, _, mac = rest.rpartition(".")

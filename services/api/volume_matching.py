@@ -1,6 +1,6 @@
-"""Which volume suits which claim: the rules that the scheduler and the volume binder must agree on.
+"""Matching of volumes and claims: rules that the scheduler and the volume binder must agree on.
 
-Whether a node can reach the volume is asked of the caller, because only the scheduler knows of nodes.
+The caller decides whether a node can reach the volume, because only the scheduler knows nodes.
 Source: upstream `staging/src/k8s.io/component-helpers/storage/volume`.
 """
 
@@ -18,7 +18,7 @@ def capacity_of(volume: PersistentVolume) -> int:
 
 
 def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume names this claim; a person may have left the uid open."""
+    """Whether the volume names this claim; the reference may lack a uid."""
     reference = volume.spec.claim_ref
     return (
         reference is not None
@@ -28,7 +28,7 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
 
 
 def is_large_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume holds what is asked for."""
+    """Whether the volume is as large as the claim requests."""
     return capacity_of(volume) >= claim.requested_bytes
 
 
@@ -55,7 +55,7 @@ def _is_offered(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def candidates(claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]) -> list[PersistentVolume]:
-    """Return the volumes the claim could have, the best first: the smallest, by name among equals.
+    """Return the volumes that suit the claim, the best first: the smallest, by name among equals.
 
     A volume that is reserved for the claim is the only candidate.
     """
@@ -70,7 +70,7 @@ def match(
     offers: Mapping[str, Sequence[PersistentVolume]],
     reaches: Callable[[PersistentVolume], bool],
 ) -> dict[str, PersistentVolume]:
-    """Give each claim the first of its candidates that is reached and not taken by a claim before it.
+    """Assign to each claim the first of its candidates that is reachable and not taken by an earlier claim.
 
     `offers` are the candidates by the claim's uid. Claims must come smallest first, so that a large volume is left
     for a large claim. Returns claim uid to volume; a claim without a volume is left out.

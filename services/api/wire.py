@@ -1,8 +1,8 @@
-"""The values that cross between a component and the API server, whatever carries them.
+"""Values that a component and the API server exchange, over any transport.
 
-One `Request` and one `Response` serve every verb; a watch is a `WatchRequest` and a stream of
-batches of `WatchEvent`. gRPC (`protos/mesh/v1`), the simulated transport and the in-memory server all
-carry exactly these, so a component does not know which one it uses.
+One `Request` and one `Response` serve every verb; a watch is a `WatchRequest` and a stream of batches of
+`WatchEvent`. gRPC (`protos/mesh/v1`), the simulated transport and the in-memory server all carry exactly these,
+so a component does not know which one it uses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from services.api.errors import ApiError, from_status
 
 _ENCODER = msgspec.json.Encoder()
 STALE_LEASE_EPOCH = "StaleLeaseEpoch"
-"""Why a write of a leader that was replaced is refused (409, C11)."""
+"""Reason of the refusal of a write by a replaced leader (409, C11)."""
 
 
 def encode(document: Any) -> bytes:
@@ -25,7 +25,7 @@ def encode(document: Any) -> bytes:
 
 
 class LeaseEpoch(msgspec.Struct, frozen=True):
-    """Which Lease a leader holds and how often it had changed hands when the leader took it (C11)."""
+    """The Lease of a leader, and its number of transitions when the leader took it (C11)."""
 
     namespace: str
     name: str
@@ -33,7 +33,7 @@ class LeaseEpoch(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> LeaseEpoch:
-        """Return the epoch of `<namespace>/<name>/<transitions>`. Raises: ValueError."""
+        """Parse the epoch `<namespace>/<name>/<transitions>`. Raises: ValueError."""
         parts = text.split("/")
         if len(parts) != 3 or not all(parts) or not (parts[2].isascii() and parts[2].isdigit()):
             raise ValueError(f"{text!r}: want NAMESPACE/NAME/TRANSITIONS")
@@ -47,19 +47,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call. `resource` is `pods` for the core group, `replicasets.apps` otherwise.
 
     `verb`: get, list, create, update, patch, delete, deletecollection.
-    `subresource`: "", status, scale, binding, unbind, eviction. `api_version`: the one in which the caller knows the
-    kind; "" is the one in which it is stored.
-    `patch_type`: merge, strategic, json (RFC 6902), apply (`force`: fields of other managers are taken over).
-    `field_validation`: Strict, Warn or Ignore; "" is a component's, which is given no warnings.
+    `subresource`: "", status, scale, binding, unbind, eviction. `api_version`: the version in which the caller
+    knows the kind; "" is the storage version.
+    `patch_type`: merge, strategic, json (RFC 6902), apply (`force`: take over fields of other managers).
+    `field_validation`: Strict, Warn or Ignore; "" is for components, which get no warnings.
     `body`: JSON; for delete a DeleteOptions or empty.
     `uid` / `resource_version`: preconditions on any write, checked inside the commit (S7).
     `lease_epoch`: the `LeaseEpoch` a leader writes under; the write is refused once another leads (C11).
     `deadline_s`: seconds the caller is willing to wait; 0 means the server's default.
-    `at`: for get and list, the version at which the objects are wanted, in the window of changes; not beside a
+    `at`: for get and list, the wanted version of the objects, in the window of changes; not together with a
     `resource_version`.
-    `as_user`: the user that the caller acts as (impersonation), for calls of components; "" for itself.
-    `is_split`: a list's items come by themselves; for callers in the server's own process. `is_of_collection`: one
-    deletion of those that a `deletecollection` makes, allowed by the right to that; only the server says so.
+    `as_user`: the user that the caller acts as (impersonation), for calls of components; "" for the caller itself.
+    `is_split`: return a list's items separately; for callers in the server's own process. `is_of_collection`: one
+    of the deletions of a `deletecollection`, allowed by the right to that verb; only the server sets it.
     """
 
     verb: str
@@ -95,15 +95,15 @@ _METHODS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
 
 
 def rpc_method(request: Request) -> str:
-    """Return what a call is named in traces, `mesh.v1.ApiServer/Create`, on either side of the wire."""
+    """Return the name of a call in traces, `mesh.v1.ApiServer/Create`, the same on both sides of the wire."""
     return f"mesh.v1.ApiServer/{_METHODS.get(request.subresource) or request.verb.capitalize()}"
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer: HTTP code, the RV it reflects, the JSON body (object, list or `Status`), warnings.
 
-    `items`: those of a list that was asked for split; the body has none then. `records`: the same as the store has
-    them. `audit`: annotations of admission, for the event log alone.
+    `items`: the items of a list that was requested split; the body then has none. `records`: the same items as the
+    store's records. `audit`: annotations of admission, for the event log only.
     """
 
     code: int
@@ -131,9 +131,9 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What to watch and from where; `resource_version` "" or "0" starts with the state as ADDED (2.1).
+    """Kind and start of a watch; `resource_version` "" or "0" starts with the state as ADDED (2.1).
 
-    `api_version`: as of a `Request`.
+    `api_version`: as in a `Request`.
     """
 
     resource: str
@@ -151,8 +151,8 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class WatchEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change as one watcher sees it.
 
-    `type`: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (body is a `Status`). `traceparent` is the
-    writer's. `initial_events_end` marks the bookmark of W12.
+    `type`: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (body is a `Status`). `traceparent` is the writer's.
+    `initial_events_end` marks the bookmark of W12.
     """
 
     type: str
@@ -167,11 +167,11 @@ class WatchEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Api(Protocol):
-    """An API server as one identity reaches it. Implemented by the API server, the gRPC client and the simulation.
+    """The API server for one identity. The API server, the gRPC client and the simulation implement it.
 
-    `call` returns every definite answer, refusals included, as a Response, and raises `UnknownOutcome`
-    when no answer came. `watch` yields batches and ends when the server ends it; a lost connection
-    raises `UnknownOutcome`; a refused watch raises `ApiError`.
+    `call` returns every definite answer, refusals included, as a Response, and raises `UnknownOutcome` when no
+    answer came. `watch` yields batches and ends when the server ends it; a lost connection raises `UnknownOutcome`;
+    a refused watch raises `ApiError`.
     """
 
     async def call(self, request: Request) -> Response: ...

@@ -1,1 +1,1 @@
-"""The Common Expression Language as Kubernetes has it: read, checked, costed and evaluated."""
+"""The Common Expression Language (CEL) of Kubernetes: parsing, type checks, cost estimates and evaluation."""

@@ -1,4 +1,4 @@
-"""Addresses and networks in expressions. Pure.
+"""IP addresses and networks (CIDR) in expressions. Pure.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/library/ip.go, cidr.go.
 """
@@ -21,7 +21,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class IP:
-    """An address without zone."""
+    """An IP address without zone."""
 
     address: _Address
 
@@ -32,17 +32,17 @@ class IP:
 
 @dataclass(frozen=True, slots=True)
 class CIDR:
-    """An address and how many of its bits are the network's."""
+    """A network: an address and the number of its network bits."""
 
     address: _Address
     bits: int
 
     def cel_size(self) -> int:
-        """Return the bytes that the network's bits take."""
+        """Return the number of bytes that hold the network bits."""
         return -(-self.bits // 8)
 
     def masked(self) -> CIDR:
-        """Return the network with the other bits zero."""
+        """Return the network with zero host bits."""
         spare = self.address.max_prefixlen - self.bits
         return CIDR(type(self.address)(int(self.address) >> spare << spare), self.bits)
 

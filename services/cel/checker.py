@@ -1,4 +1,5 @@
-"""Which type every part of an expression has, and which overloads its calls can mean. Pure.
+"""Type checker: it finds the type of every part of an expression, and the possible overloads of its calls.
+Pure.
 
 Source: google/cel-spec doc/langdef.md, "Gradual Type Checking"; google/cel-go checker/checker.go.
 """
@@ -17,12 +18,12 @@ from services.cel.values import type_of
 
 Fields = Mapping[str, Type]
 _WITHOUT_FIELDS: Final = frozenset(("kubernetes.Quantity", "kubernetes.Semver", "kubernetes.URL"))
-"""Objects to cel-go whose fields it cannot find; to it the other types of Kubernetes are not objects."""
+"""Types that are objects to cel-go, but without fields it can find; other types of Kubernetes are no objects to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """What names mean: variables, functions, fields of objects, names of types, and messages."""
+    """Meaning of names: variables, functions, fields of objects, names of types, and messages."""
 
     variables: Mapping[str, Type]
     functions: Mapping[str, Sequence[Overload]]
@@ -33,19 +34,19 @@ class Declarations:
 
 @dataclass(slots=True)
 class Checked:
-    """The tree with what was found: types and overloads by node. Qualified names have become one `Ident`."""
+    """The tree with the checker's results: types and overloads by node. Qualified names have become one `Ident`."""
 
     root: Node
     types: dict[Node, Type] = field(default_factory=dict)
     overloads: dict[Node, list[Overload]] = field(default_factory=dict)
     names: dict[Node, str] = field(default_factory=dict)
-    """What an `Ident`, or a chain of fields, names as a whole: a variable or a type."""
+    """The variable or type that an `Ident`, or a whole chain of fields, names."""
     functions: dict[Node, str] = field(default_factory=dict)
     """The qualified name of a call whose target is part of the name, such as `sets.contains`."""
 
 
 def check(root: Node, declared: Declarations) -> tuple[Checked, list[Issue]]:
-    """Return the checked tree, and why it is none if it is not."""
+    """Return the checked tree and the issues; with an issue the expression is not valid."""
     checker = _Checker(declared, Checked(root))
     checker.check(root)
     checked = checker.checked
@@ -55,7 +56,7 @@ def check(root: Node, declared: Declarations) -> tuple[Checked, list[Issue]]:
 
 
 def qualified(node: Node | None) -> str | None:
-    """Return the dotted name that a chain of fields spells; None: it is none."""
+    """Return the dotted name of a chain of fields; None if the node is no such chain."""
     match node:
         case Ident(name=name):
             return name

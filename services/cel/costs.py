@@ -1,7 +1,7 @@
-"""What expressions cost: an estimate from the checked tree, and what a call has cost. Pure.
+"""Costs of expressions: an estimate from the checked tree, and the actual cost of a call. Pure.
 
-Costs are those of Kubernetes, in cel-go's units (about 50 ns each there): the API server refuses what may cost too
-much, and evaluation is cancelled when too much was spent.
+Costs are those of Kubernetes, in cel-go's units (about 50 ns each there): the API server refuses expressions
+that may cost too much, and cancels an evaluation that has spent too much.
 
 Source: google/cel-go checker/cost.go, interpreter/runtimecost.go; kubernetes/kubernetes
 staging/src/k8s.io/apiserver/pkg/cel/library/cost.go.
@@ -22,7 +22,7 @@ from services.cel.values import size, type_name, utf8
 MAX: Final = 2**64 - 1
 LIST_CREATED, MAP_CREATED, OBJECT_CREATED = 10, 30, 40
 TRAVERSAL, REGEX = 0.1, 0.25
-"""Cost of a character that is read, and of one of a regular expression."""
+"""Cost per character that is read, and per character of a regular expression."""
 INCLUDES_LIST_MAX: Final = 48
 _FORMAT_NAME_MAX, _FORMAT_REGEX_MAX = 64, 128
 _AUTHORIZATION: Final = ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
@@ -33,7 +33,7 @@ _ONE_COMPARISON: Final = frozenset(
     )
 )
 AUTHORIZED: Final = 350_000
-"""Cost of asking an authorizer: an expression may ask twice."""
+"""Cost of one call of an authorizer; an expression can afford two."""
 _COMPARED_AT_ONCE: Final = _ONE_COMPARISON | {"kubernetes.URL", "kubernetes.NamedFormat"}
 
 Charge = int | Callable[[list[Any], Any], int]
@@ -41,7 +41,7 @@ Charge = int | Callable[[list[Any], Any], int]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """At least `least`, at most `most`; both end at 2^64 - 1."""
+    """A range from `least` to `most`; both saturate at 2^64 - 1."""
 
     least: int = 0
     most: int = 0
@@ -69,11 +69,14 @@ ONE, UNKNOWN = Range(1, 1), Range(0, MAX)
 
 
 Sizes = Callable[[tuple[str, ...]], Range | None]
-"""How large what is at a path can be: a variable, then fields, `@keys`, `@values`, `@items`. None: unknown."""
+"""Function from a path to the possible size of the value there; None: unknown.
+
+A path is a variable, then fields, `@keys`, `@values`, `@items`.
+"""
 
 
 def estimated(checked: Checked, sizes: Sizes) -> Range:
-    """Return what the expression costs, at least and at most."""
+    """Return the estimated cost of the expression: least and most."""
     return _Estimator(checked, sizes).cost(checked.root)
 
 
@@ -536,5 +539,5 @@ _BY_OVERLOAD: Final[dict[str, Charge]] = {
 
 
 def charge_of(function: str, overload: str) -> Charge:
-    """Return what a call costs: units, or a function of its arguments and result."""
+    """Return the cost of a call: units, or a function of its arguments and result."""
     return _BY_OVERLOAD.get(overload) or _BY_FUNCTION.get(function) or 1

@@ -1,4 +1,4 @@
-"""What a library offers to expressions: functions with their overloads, macros, and names of types. Pure."""
+"""Contents of a library for expressions: functions with their overloads, macros, and names of types. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.cel.types import Type
 class Overload:
     """One signature of a function. `member`: called as `first.function(rest)`.
 
-    `id` is cel-go's: costs are by it.
+    `id` is cel-go's; it selects the cost.
     """
 
     id: str
@@ -26,7 +26,7 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A protobuf message that expressions can make: `name{field: value}`. `make` gets the fields that are given."""
+    """A protobuf message that expressions can make: `name{field: value}`. `make` gets the fields that are set."""
 
     type: Type
     fields: Mapping[str, Type]
@@ -35,7 +35,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Functions by name, macros, types by the name they have in expressions, and messages."""
+    """A library: functions by name, macros, types by their name in expressions, and messages."""
 
     functions: Mapping[str, Sequence[Overload]]
     macros: Macros = field(default_factory=dict)
@@ -49,5 +49,5 @@ def on(id: str, params: Sequence[Type], result: Type, impl: Callable[..., Any]) 
 
 
 def of(id: str, params: Sequence[Type], result: Type, impl: Callable[..., Any]) -> Overload:  # noqa: A002
-    """Return an overload of a function that stands alone."""
+    """Return an overload of a function without a receiver."""
     return Overload(id, tuple(params), result, impl)

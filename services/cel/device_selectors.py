@@ -1,8 +1,8 @@
-"""Which devices a CEL selector means (KEP-4381, dra-core 2).
+"""CEL selectors of devices (KEP-4381, dra-core 2).
 
-The variable `device` has `driver`, `attributes`, `capacity` and `allowMultipleAllocations`. Attributes are grouped by
-domain; a name without one belongs to the driver's. A domain without attributes is empty, an attribute that was not
-published is an error, and an error ends the pod's attempt: it is not a mismatch.
+The variable `device` has `driver`, `attributes`, `capacity` and `allowMultipleAllocations`. Attributes are
+grouped by domain; a name without a domain belongs to the driver's. A domain without attributes is empty. A read
+of an unpublished attribute is an error, and an error ends the pod's attempt: it is not a mismatch.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
@@ -35,27 +35,27 @@ _FIELDS: Final = {
 
 
 class SelectorError(ValueError):
-    """The expression cannot be a selector; the message says why."""
+    """Error: the expression cannot be a selector; the message says why."""
 
 
 class SelectorTooComplex(SelectorError):
-    """An evaluation may cost more than it may; the API server reports this as forbidden, not as invalid."""
+    """Error: an evaluation may exceed the cost limit; the API server reports this as forbidden, not as invalid."""
 
 
 class SelectorFailure(ValueError):
-    """The expression has no answer for this device; the message says why."""
+    """Error: the expression has no result for this device; the message says why."""
 
 
 class AttributeMissing(SelectorFailure):
-    """The device has not published what the expression reads."""
+    """Error: the device has not published an attribute that the expression reads."""
 
 
 Selector = Callable[[str, Device], bool]
-"""`(driver, device)` to whether the device is meant. Raises: SelectorFailure."""
+"""Function of `(driver, device)`: whether the selector matches the device. Raises: SelectorFailure."""
 
 
 class Domains(dict[str, Mapping[str, Any]]):
-    """Values by domain and name; every domain can be read, most are empty."""
+    """Values by domain and name; unknown domains read as empty."""
 
     def __missing__(self, domain: str) -> Mapping[str, Any]:
         return {}
@@ -85,7 +85,9 @@ def _sizes(path: tuple[str, ...]) -> Range | None:
 
 @cache
 def environment(*, list_attributes: bool = True, consumable_capacity: bool = True) -> Environment:
-    """Return what selectors are compiled against. Gates limit only what is new: what is stored is always evaluated."""
+    """Return the environment for compiling selectors. Gates limit only new selectors; stored ones are always
+    evaluated.
+    """
     fields = {name: what for name, what in _FIELDS.items() if consumable_capacity or name != "allowMultipleAllocations"}
     # What may be a list can be gone through by macros: `any` cannot.
     fields["attributes"] = map_of(STRING, map_of(STRING, DYN if list_attributes else ANY))
@@ -100,7 +102,7 @@ def environment(*, list_attributes: bool = True, consumable_capacity: bool = Tru
 
 @lru_cache(maxsize=1024)
 def compile_selector(expression: str) -> Selector:
-    """Return the selector; compiled once an expression. Raises: SelectorError."""
+    """Return the selector; each expression is compiled once. Raises: SelectorError."""
     program = compile_program(expression)
     run = program.evaluate_in
 
@@ -122,7 +124,7 @@ def compile_selector(expression: str) -> Selector:
 
 
 def check_new_selector(expression: str, *, list_attributes: bool = False, consumable_capacity: bool = True) -> None:
-    """Check an expression that was not stored before, with what the gates DRAListTypeAttributes and
+    """Check a new expression, one not stored before, against what the gates DRAListTypeAttributes and
     DRAConsumableCapacity allow. Raises: SelectorError, SelectorTooComplex.
     """
     among = environment(list_attributes=list_attributes, consumable_capacity=consumable_capacity)
@@ -131,7 +133,7 @@ def check_new_selector(expression: str, *, list_attributes: bool = False, consum
 
 
 def compile_program(expression: str) -> Program:
-    """Return the program of a selector that is stored, with its estimated cost. Raises: SelectorError."""
+    """Return the program of a stored selector, with its estimated cost. Raises: SelectorError."""
     return _compiled(expression, environment(), DYN)
 
 
@@ -155,7 +157,7 @@ _KNOWN_MAX: Final = 4096
 
 
 def variables(driver: str, device: Device) -> Mapping[str, Any]:
-    """Return what `device` is in expressions; kept, for a device is asked about by many selectors."""
+    """Return the value of `device` in expressions; cached, because many selectors read the same device."""
     known = _KNOWN.get(id(device))
     if known is not None and known[0] is device and known[1] == driver:
         return known[2]
@@ -167,7 +169,7 @@ def variables(driver: str, device: Device) -> Mapping[str, Any]:
 
 
 class _Variables(dict[str, Any]):
-    """What `device` is for one device; a part is made when it is first read."""
+    """The value of `device` for one device; each part is made when it is first read."""
 
     __slots__ = ("_device", "_driver")
 

@@ -1,4 +1,4 @@
-"""What expressions can be compiled against, and the programs they become. Pure.
+"""Environments that expressions are compiled in, and the compiled programs. Pure.
 
     program = Environment({"self": types.DYN}).compile("self.replicas <= self.maxReplicas")
     program.evaluate({"self": {"replicas": 3, "maxReplicas": 5}})
@@ -50,9 +50,9 @@ def _unknown(_: tuple[str, ...]) -> Range | None:
 
 
 class Program:
-    """A compiled expression. `type` is what it yields; `cost` what that takes, at least and at most.
+    """A compiled expression. `type` is the type of its result; `cost` its estimated cost, least and most.
 
-    No other exception than EvaluationError leaves an evaluation.
+    An evaluation raises no other exception than EvaluationError.
     """
 
     def __init__(self, text: str, checked: Checked, declared: Declarations, cost: Range, limit: int) -> None:
@@ -72,7 +72,7 @@ class Program:
 
     @property
     def tree(self) -> Node:
-        """What was read, macros expanded."""
+        """The parsed tree, macros expanded."""
         return self._checked.root
 
     @property
@@ -81,11 +81,11 @@ class Program:
         return frozenset(self._checked.names.values())
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        """Return the value. Raises: EvaluationError, also when it costs more than may be spent."""
+        """Return the value. Raises: EvaluationError, also when the evaluation exceeds its cost limit."""
         return self.evaluate_in([variables[name] for name in self._names])
 
     def evaluate_in(self, inputs: Sequence[Any]) -> Any:
-        """Return the value for variables in the order they were declared in. Raises: EvaluationError."""
+        """Return the value, given the variables in the order of their declaration. Raises: EvaluationError."""
         if self._counts:
             return self.measured(inputs)[0]
         try:
@@ -96,14 +96,14 @@ class Program:
             raise _internal(self._text, error) from error
 
     def measured(self, inputs: Sequence[Any]) -> tuple[Any, int]:
-        """Return the value and what it has cost. Raises: EvaluationError."""
+        """Return the value and its cost. Raises: EvaluationError."""
         value, error, cost = self._outcome(inputs)
         if error is not None:
             raise error from None
         return value, cost
 
     def outcome(self, variables: Mapping[str, Any]) -> tuple[Any, EvaluationError | None, int]:
-        """Return the value, or why there is none, and what either has cost."""
+        """Return the value or the error, and the cost of either."""
         return self._outcome([variables[name] for name in self._names])
 
     def _outcome(self, inputs: Sequence[Any]) -> tuple[Any, EvaluationError | None, int]:
@@ -132,7 +132,8 @@ def _internal(text: str, error: Exception) -> InternalError:
 class Environment:
     """Variables with their types, fields of objects, and libraries.
 
-    `cost_limit`: what an evaluation may cost. `sizes`: how large what variables contain can be, for the estimate.
+    `cost_limit`: the cost limit of one evaluation. `sizes`: possible sizes of what variables contain, for the
+    estimate.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class Environment:
         self.compile: Callable[[str], Program] = lru_cache(maxsize=1024)(self.compiled)
 
     def compiled(self, expression: str) -> Program:
-        """Return the program, compiled anew; `compile` remembers. Raises: CompileError, EvaluationError."""
+        """Compile the program without a cache; `compile` caches. Raises: CompileError, EvaluationError."""
         try:
             return self._compiled(expression)
         except (CompileError, EvaluationError):

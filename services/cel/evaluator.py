@@ -1,8 +1,8 @@
-"""From a checked tree to a function of the variables' values. Pure.
+"""Compilation of a checked tree into a function of the variables' values. Pure.
 
-Every node becomes a closure over a frame: a list whose first two places are what was spent and what may be, then the
-variables, then a place for each name that comprehensions bind. An error is an exception; `&&`, `||`, and the
-comprehensions made of them go on where the error does not decide.
+Every node becomes a closure over a frame. A frame is a list: the spent cost, the cost limit, the variables, and
+a place for each name that comprehensions bind. An error is an exception; `&&`, `||`, and the comprehensions
+made of them continue if the error does not decide the result.
 
 Source: google/cel-spec doc/langdef.md, "Evaluation"; google/cel-go interpreter/runtimecost.go.
 """
@@ -46,11 +46,11 @@ _ITERATED: Final = {
 
 
 class CostLimitExceeded(Exception):
-    """More was spent than may be; nothing absorbs this."""
+    """The cost limit is exceeded; nothing in an expression absorbs this."""
 
 
 class _Failed:
-    """What a comprehension has accumulated is an error, which may still not decide."""
+    """An error as the accumulated value of a comprehension; it may still not decide the result."""
 
     __slots__ = ("error",)
 
@@ -59,7 +59,7 @@ class _Failed:
 
 
 class Planner:
-    """Makes closures. `tracked`: they add up what they cost."""
+    """Compiler of nodes into closures. `tracked`: the closures add up their costs."""
 
     def __init__(self, checked: Checked, declared: Declarations, *, tracked: bool) -> None:
         self._checked = checked
@@ -72,7 +72,7 @@ class Planner:
         self.size = FIRST + len(self._places)
 
     def plan(self, node: Node) -> Run:
-        """Return the closure. Raises: EvaluationError where a constant part has no value."""
+        """Return the closure of a node. Raises: EvaluationError if a constant part has no value."""
         run = self._runs.get(node)
         if run is None:
             run = self._runs[node] = self._planned(node)
@@ -572,7 +572,7 @@ _KNOW: Final[Mapping[str, frozenset[str]]] = {
     "_%_": frozenset(("int", "uint")),
 }
 _ORDERED: Final = frozenset(("bool", "int", "uint", "double", "string", "bytes", *_TIMES))
-"""cel-go asks the first operand, which may not know the operator at all; then the operator is named."""
+"""Types with an order. For other first operands, cel-go's error names the operator."""
 
 
 def _no_overload(name: str, args: tuple[Any, ...]) -> EvaluationError:

@@ -1,9 +1,10 @@
-"""Faults: exceptions of keplab's own code or of a plugin's, which end one evaluation or attempt and no process. Pure.
+"""Faults: exceptions of keplab's own code or of a plugin's, which end one evaluation or attempt and no process.
+Pure.
 
     except Exception as error:
         faults.report("the expression null.ip()", error)
 
-Who catches one gives its caller an error of the kind that the caller knows, and reports the exception here. The process
+Code that catches a fault gives its caller an error of a known kind, and reports the exception here. The process
 writes it to its log with the stack, the same fault of the same subject once (`services.telemetry.logs`).
 """
 
@@ -17,11 +18,11 @@ from services.api.lru import LRU
 
 REMEMBERED_MAX: Final = 1024
 Listener = Callable[[str, str], None]
-"""Takes the subject of a fault, and its stack as text."""
+"""Function that takes the subject of a fault, and its stack as text."""
 
 
 class _Faults:
-    """The faults of one process. `listener`: what takes each new one."""
+    """The faults of one process. `listener`: receives each new fault."""
 
     def __init__(self) -> None:
         self.listener: Listener = lambda subject, stack: None
@@ -48,7 +49,7 @@ def _written(text: str) -> str:
 
 
 def spoken(error: BaseException) -> str:
-    """Return a fault in one line, as messages for users have it."""
+    """Return a fault in one line, for messages to users."""
     lines = _written(str(error)).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
@@ -58,10 +59,10 @@ report: Final = _FAULTS.report
 
 
 def listen(listener: Listener) -> None:
-    """Have every new fault of this process handed to the listener."""
+    """Set the listener that receives every new fault of this process."""
     _FAULTS.listener = listener
 
 
 def forget() -> None:
-    """Have faults that were handed on before handed on again."""
+    """Forget reported faults, so that they are reported again."""
     _FAULTS.forget()

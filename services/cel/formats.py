@@ -1,7 +1,7 @@
-"""Named formats of text, and what is wrong with a text that is not of one. Pure.
+"""Named text formats, and their validation. Pure.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/library/format.go;
-kubernetes/kubernetes staging/src/k8s.io/apimachinery/pkg/util/validation.
+Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/library/format.go; kubernetes/kubernetes
+staging/src/k8s.io/apimachinery/pkg/util/validation.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Problems = Callable[[str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format by name. `regex_size`: what a check costs, as the length of a regular expression."""
+    """A named format. `regex_size`: the cost of a check, as the length of a regular expression."""
 
     name: str
     problems: Problems

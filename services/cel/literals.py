@@ -1,4 +1,4 @@
-"""Literals that cannot be what they are used as: patterns, times, durations, and formats. Pure.
+"""Checks of literals that are invalid in their use: patterns, times, durations, and formats. Pure.
 
 Source: google/cel-go cel/validator.go, ext/formatting.go.
 """
@@ -37,11 +37,11 @@ _SAMPLES: Final[Mapping[str, Any]] = {
     "google.protobuf.Timestamp": Timestamp(0),
     "kubernetes.Quantity": Quantity(0),
 }
-"""A value of a type: what a clause of `format` says to it, it says to all of them."""
+"""A sample value per type; a clause of `format` treats all values of a type alike."""
 
 
 def literal_issues(checked: Checked) -> list[Issue]:
-    """Return what is wrong with literals of the checked tree."""
+    """Return the issues of literals in the checked tree."""
     issues = list(_mixed(checked, checked.root, set(), allowed=False))
     return issues + [issue for node in checked.types if isinstance(node, Call) for issue in _issues(checked, node)]
 

@@ -1,4 +1,4 @@
-"""The macros of CEL, which become comprehensions when an expression is read. Pure.
+"""The macros of CEL; the parser expands them into comprehensions. Pure.
 
 Source: google/cel-spec doc/langdef.md, "Macros"; google/cel-go ext/bindings.go, ext/comprehensions.go,
 cel/library.go.
@@ -57,7 +57,9 @@ def _loop(
 
 
 Body = Callable[[Parser, int, list[Node]], tuple[Node, Node, Node, Node]]
-"""The rest of a comprehension for the arguments behind the names: init, condition, step, result."""
+"""Function that returns the rest of a comprehension, from the macro's arguments after the names: init,
+condition, step, result.
+"""
 
 
 def _all(parser: Parser, at: int, args: list[Node]) -> tuple[Node, Node, Node, Node]:
@@ -152,7 +154,7 @@ def _transform_entry(parser: Parser, at: int, args: list[Node]) -> tuple[Node, N
 
 
 def bound(parser: Parser, at: int, name: str, value: Node, result: Node) -> Node:
-    """Return `result` in which `name` is `value`, computed when it is first needed."""
+    """Return `result` with `name` bound to `value`, which is computed at first use."""
     fold = Fold(at, ListOf(at, []), UNUSED, "", name, value, Literal(at, False), Ident(at, name), result, bind=True)
     return parser.made(fold, value, result)
 

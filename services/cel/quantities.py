@@ -26,9 +26,9 @@ _TINY: Final = -9
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """`nanos` billionths; sums may be finer in Kubernetes, where the smallest quantity that is written is one.
+    """An exact quantity. `nanos`: billionths, the smallest written quantity; sums may be finer in Kubernetes.
 
-    `whole`: it was written, or came about, as a number of units that upstream takes for an integer (AsInt64).
+    `whole`: it was written or computed as a number of units that upstream takes for an integer (AsInt64).
     """
 
     nanos: int
@@ -43,7 +43,7 @@ class Quantity:
         return Quantity(self.nanos - other.nanos, self.whole and other.whole)
 
     def is_integer(self) -> bool:
-        """Return whether upstream takes it for a whole number of 64 bits."""
+        """Return whether upstream takes it for an integer of 64 bits."""
         return self.whole and self.nanos % 10**9 == 0 and INT_MIN <= self.nanos // 10**9 <= INT_MAX
 
     def as_integer(self) -> int:
@@ -53,7 +53,7 @@ class Quantity:
         return self.nanos // 10**9
 
     def as_float(self) -> float:
-        """Return the nearest double; an infinity where none is near."""
+        """Return the nearest double; an infinity if it is out of range."""
         try:
             return self.nanos / 10**9
         except OverflowError:
@@ -73,7 +73,7 @@ register(Quantity, QUANTITY)
 
 @lru_cache(maxsize=8192)
 def quantity(text: str) -> Quantity:
-    """Return the quantity; below a billionth it is rounded away from zero. Raises: EvaluationError."""
+    """Parse the quantity; values below a billionth are rounded away from zero. Raises: EvaluationError."""
     match = _FORM.fullmatch(text)
     if match is None or not (match[2] or match[3]):
         raise EvaluationError(_WRONG)

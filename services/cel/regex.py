@@ -1,4 +1,4 @@
-"""Regular expressions of CEL: RE2, in linear time whatever the pattern. The one place that knows the package.
+"""Regular expressions of CEL: RE2, in linear time for every pattern. Only this module uses the package.
 
 Source: google/re2 syntax. Messages are those of Go's regexp.
 """

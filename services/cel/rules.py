@@ -1,11 +1,12 @@
-"""Validation rules of structural schemas (`x-kubernetes-validations`): checked with them, applied to documents. Pure.
+"""Validation rules of structural schemas (`x-kubernetes-validations`): checked with them, applied to documents.
+Pure.
 
     causes = list(check(schema, "spec.validation.openAPIV3Schema"))    # when the schema is written
-    rules = Rules.of(schema)                                           # None: it has none
-    found = rules.validate(document, old)                              # causes, warnings, what is left of the budget
+    rules = Rules.of(schema)                                           # None: the schema has no rules
+    found = rules.validate(document, old)                              # causes, warnings, rest of the budget
 
-Names, limits and messages are upstream's: a rule's estimate times how often it can run may be 10,000,000, all of a
-schema together 100,000,000; one evaluation may cost 1,000,000, those of one object 10,000,000.
+Names, limits and messages are upstream's. A rule's estimate times its maximum number of runs may be 10,000,000,
+that of a whole schema 100,000,000; one evaluation may cost 1,000,000, all evaluations of one object 10,000,000.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go,
 pkg/apis/apiextensions/validation/validation.go; KEP-2876 "Resource constraints"; KEP-4008 (ratcheting).
@@ -28,9 +29,9 @@ from services.cel.values import NONE, Optional, utf8
 
 RULES: Final = "x-kubernetes-validations"
 CALL_LIMIT, OBJECT_LIMIT = 1_000_000, 10_000_000
-"""What one evaluation, and all evaluations for one object, may cost."""
+"""Cost limits of one evaluation, and of all evaluations for one object."""
 RULE_ESTIMATE_MAX, SCHEMA_ESTIMATE_MAX = 10_000_000, 100_000_000
-"""What one rule, and all rules of a schema, may cost by estimate."""
+"""Limits on the estimated cost of one rule, and of all rules of a schema."""
 MESSAGE_MAX: Final = 5 * 1024
 _COST_MAX: Final = 2**64 - 1
 _REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
@@ -49,7 +50,7 @@ _ADVICE: Final = (
 
 
 class Cause(NamedTuple):
-    """One broken rule: field path, cause reason (`FieldValueInvalid`, …) and message."""
+    """One validation error: field path, cause reason (`FieldValueInvalid`, …) and message."""
 
     path: str
     reason: str
@@ -58,9 +59,9 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule as it is written, with its programs. `error` and `message_error` say why one is missing.
+    """A rule as written, with its programs. `error` and `message_error` say why a program is missing.
 
-    `cost` and `message_cost` are estimates of one evaluation. `is_transition`: it compares with `oldSelf`.
+    `cost` and `message_cost` are estimates of one evaluation. `is_transition`: the rule compares with `oldSelf`.
     """
 
     text: Mapping[str, Any]
@@ -73,22 +74,22 @@ class Rule:
 
     @property
     def cost(self) -> int:
-        """The estimate of the rule."""
+        """Estimated cost of the rule."""
         return 0 if self.program is None else self.program.cost.most
 
     @property
     def message_cost(self) -> int:
-        """The estimate of its messageExpression."""
+        """Estimated cost of its messageExpression."""
         return 0 if self.message is None else self.message.cost.most
 
     @property
     def named(self) -> str:
-        """The rule as errors name it: by its message, or by its text."""
+        """Name of the rule in errors: its message, or its text."""
         return str(self.text.get("message") or self.text.get("rule", "")).strip()
 
 
 def compiled(texts: Sequence[Mapping[str, Any]], declared: Declared) -> tuple[Rule, ...]:
-    """Return rules that stand at a place of a schema, compiled for it."""
+    """Return the compiled rules of one place of a schema."""
     plain, optional = _environment(declared, is_optional=False), _environment(declared, is_optional=True)
     return tuple(_rule(each, optional if each.get("optionalOldSelf") else plain, declared) for each in texts)
 
@@ -138,7 +139,9 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 def field_path(text: str, schema: Schema) -> str | None:
-    """Return a rule's `fieldPath`, such as `.spec.map['key']`, as errors write it; None: there is no such place."""
+    """Return a rule's `fieldPath`, such as `.spec.map['key']`, as errors write it; None if the schema has no such
+    place.
+    """
     found, at = "", 0
     while at < len(text):
         step = _STEP.match(text, at)
@@ -178,7 +181,7 @@ class _Total:
 
 
 def check(schema: Schema, path: str) -> Iterator[Cause]:
-    """Yield why rules of a resource's schema are refused. `path`: where the schema is in its object."""
+    """Yield the causes for refusing the rules of a resource's schema. `path`: where the schema is in its object."""
     total = _Total()
     declared = schemas.declare(schema, is_root=True)
     yield from _check(schema, schema, declared, path, 1, "", total)
@@ -254,7 +257,7 @@ def _field(node: Schema, declared: Declared | None, name: str) -> Declared | Non
 
 
 def malformed(text: Mapping[str, Any], path: str, node: Schema) -> Iterator[Cause]:
-    """Yield what is wrong with the form of a rule at a place of a schema, before it is compiled."""
+    """Yield the errors in the form of a rule at a place of a schema, before it is compiled."""
     rule, message = str(text.get("rule") or ""), str(text.get("message") or "")
     if not rule.strip():
         yield _required(f"{path}.rule", "rule is not specified")
@@ -340,9 +343,9 @@ def _invalid(path: str, value: Any, detail: str) -> Cause:
 
 @dataclass(frozen=True)
 class RuleFaults:
-    """Why a document is refused. `warnings` are of parts that did not change, which stay allowed (KEP-4008).
+    """Causes for refusing a document. `warnings` concern unchanged parts, which stay allowed (KEP-4008).
 
-    `left`: what is left of the budget; below 0, not every rule was evaluated.
+    `left`: the rest of the cost budget; below 0, not every rule was evaluated.
     """
 
     causes: list[Cause]
@@ -351,12 +354,12 @@ class RuleFaults:
 
 
 class _Stop(Exception):
-    """No further rule is evaluated."""
+    """Signal to evaluate no further rule."""
 
 
 @dataclass
 class _Run:
-    """One validation: what it has found, and what it may still spend."""
+    """One validation: its findings so far, and the rest of its cost budget."""
 
     left: int
     causes: list[Cause] = field(default_factory=list)
@@ -373,7 +376,10 @@ _NOTHING: Final = object()
 
 @dataclass(frozen=True)
 class _Was:
-    """What was at a place before, for ratcheting; without a value of its own, whether what it is in has not changed."""
+    """Earlier state of a place, for ratcheting.
+
+    Without a value of its own: whether the surrounding value is unchanged.
+    """
 
     value: Any = _NOTHING
     unchanged: bool = False
@@ -389,7 +395,7 @@ class _Was:
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a schema and of what is in it."""
+    """The rules of a schema and of its nested schemas."""
 
     declared: Declared
     is_root: bool
@@ -401,14 +407,16 @@ class Rules:
 
     @staticmethod
     def of(schema: Schema, *, is_root: bool = True) -> Rules | None:
-        """Return the rules of a schema, compiled; None: it has none. Rules that cannot be compiled refuse documents."""
+        """Return the compiled rules of a schema; None if it has none. A rule that does not compile refuses every
+        document.
+        """
         if not _has_rules(schema):
             return None
         declared = schemas.declare(schema, is_root=is_root)
         return None if declared is None else _rules(schema, declared.schema, declared, is_root)
 
     def validate(self, document: Any, old: Any = None, *, path: str = "", budget: int = OBJECT_LIMIT) -> RuleFaults:
-        """Evaluate the rules for a document. `old`: what is stored, when it is an update."""
+        """Evaluate the rules for a document. `old`: the stored document, for an update."""
         run = _Run(budget)
         was = _Was() if old is None else _Was.of(old, document)
         with suppress(_Stop):
@@ -576,5 +584,5 @@ def _rules(holder: Schema, node: Schema, declared: Declared, is_root: bool) -> R
 
 @lru_cache(maxsize=256)
 def rules_of(schema: bytes) -> Rules | None:
-    """Return the rules of a resource's schema as JSON; remembered, for every write of the kind asks."""
+    """Return the rules of a resource's schema, given as JSON; cached, because every write of the kind needs them."""
     return Rules.of(json.loads(schema))

@@ -1,13 +1,15 @@
-"""Structural schemas of OpenAPI as types of CEL, and documents as values of them. Pure.
+"""Structural schemas of OpenAPI as CEL types, and documents as CEL values. Pure.
 
     declared = declare(schema, is_root=True)
     environment = Environment({"self": declared.type}, objects=objects(declared), sizes=sizes(declared))
     environment.compile("self.spec.replicas <= 3").evaluate({"self": value(document, declared)})
 
-A property is a field under its escaped name (`__dash__`, `__namespace__`); what the schema does not describe is in no
-expression. Sizes are the largest that fit into a request of 3 MiB, unless the schema has a limit.
+A property is a field under its escaped name (`__dash__`, `__namespace__`); expressions cannot refer to parts
+that the schema does not describe. Sizes are the largest that fit into a request of 3 MiB, unless the schema has
+a limit.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/common/{schemas,values}.go, escaping.go, limits.go.
+Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/common/{schemas,values}.go, escaping.go,
+limits.go.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from services.cel.values import Duration, EvaluationError, Timestamp, equal, utf
 
 Schema = Mapping[str, Any]
 REQUEST_MAX: Final = 3 * 1024 * 1024
-"""Bytes of the largest request, which bounds what a schema does not."""
+"""Size of the largest request in bytes; it bounds values that the schema does not bound."""
 _KEYWORDS: Final = RESERVED | {"true", "false", "null", "in"}
 _ESCAPED: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _PLAIN: Final = {each: text for text, each in _ESCAPED.items()}
@@ -39,16 +41,16 @@ _TIMES: Final = {
     "date": (types.TIMESTAMP, 12, 12),
     "date-time": (types.TIMESTAMP, 21, 32),
 }
-"""By format: the type, and how many bytes it has in JSON at least and at most."""
+"""Formats of times: format → (type, least and most bytes in JSON)."""
 _SCALARS: Final = {"boolean": (types.BOOL, 4), "number": (types.DOUBLE, 1), "integer": (types.INT, 1)}
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What a place of a schema is in expressions.
+    """The CEL type of one place of a schema.
 
-    `least_bytes`: the smallest it can be in JSON. `most`: how many characters, items or entries it can have.
-    `fields` are an object's, by escaped name; `items` what a list or map contains.
+    `least_bytes`: its smallest size in JSON. `most`: its maximum number of characters, items or entries. `fields`:
+    an object's fields, by escaped name; `items`: the elements of a list or map.
     """
 
     schema: Schema
@@ -60,7 +62,7 @@ class Declared:
 
     @property
     def cardinality(self) -> int:
-        """How often it can be in one request, when nothing limits the lists and maps it is in."""
+        """Maximum number of occurrences in one request, if no limit applies to the lists and maps around it."""
         return REQUEST_MAX // (self.least_bytes + 1)
 
 
@@ -68,7 +70,7 @@ _KEY: Final = Declared(_TEXT, types.STRING, 2)
 
 
 def escaped(name: str) -> str | None:
-    """Return a property's name as expressions have it; None: no expression can name it."""
+    """Return a property's name in expressions; None if no expression can name it."""
     if name in _KEYWORDS:
         return f"__{name}__"
     if not _NAME.fullmatch(name):
@@ -77,7 +79,7 @@ def escaped(name: str) -> str | None:
 
 
 def unescaped(name: str) -> str | None:
-    """Return the property that an expression's name means; None: it is no escaped name."""
+    """Return the property for a name in an expression; None if the name is not a valid escaped name."""
     found = re.split(r"(__[^_]+__)", name)
     for place in range(1, len(found), 2):
         inside = found[place][2:-2]
@@ -91,9 +93,10 @@ def unescaped(name: str) -> str | None:
 
 
 def declare(schema: Schema, *, is_root: bool = False, name: str = "self") -> Declared | None:
-    """Return the type of a structural schema; None: expressions cannot refer to what it describes.
+    """Return the type of a structural schema; None if expressions cannot refer to it.
 
-    `is_root`: it is a resource, which has apiVersion, kind, and its metadata's name whether or not the schema says so.
+    `is_root`: the schema is a resource's; it has apiVersion, kind, and its metadata's name, even if it does not
+    list them.
     """
     if schema.get("x-kubernetes-int-or-string"):
         limit = schema.get("maxLength")
@@ -178,7 +181,7 @@ def _declared_text(schema: Schema) -> Declared:
 
 
 def objects(*declared: Declared) -> dict[str, Fields]:
-    """Return the fields of every object that is in what is declared, by the name of its type."""
+    """Return the fields of all objects inside the declared types, by the name of the object's type."""
     found: dict[str, Fields] = {}
     for each in declared:
         _collect(each, found)
@@ -197,9 +200,10 @@ def _collect(declared: Declared, found: dict[str, Fields]) -> None:
 
 
 def sizes(root: Declared) -> Sizes:
-    """Return how large what a variable of that type contains can be, by path: for the estimate of costs.
+    """Return the sizes of values inside a variable of that type, by path, for cost estimates.
 
-    Whatever a path begins with is looked for in `root`, as the API server does: `oldSelf` has the type of `self`.
+    The first name of a path is ignored: every path is looked up in `root`, as the API server does, because
+    `oldSelf` has the type of `self`.
     """
 
     def size(path: tuple[str, ...]) -> Range | None:
@@ -243,9 +247,9 @@ _PERIODS_NS: Final = {
 
 
 def value(document: Any, declared: Declared) -> Any:
-    """Return what a document is in expressions; what it contains is converted when it is read.
+    """Return the CEL value of a document; nested values are converted when they are read.
 
-    Raises: EvaluationError when it is not what the schema says.
+    Raises: EvaluationError for a document that does not match the schema.
     """
     schema = declared.schema
     if document is None:
@@ -388,7 +392,7 @@ class MapValue(Mapping[str, Any]):
 
 
 class ObjectValue(Mapping[str, Any]):
-    """A document whose schema has `properties`. A field that is null is absent; size counts it all the same."""
+    """A document whose schema has `properties`. A null field is absent, but size counts it."""
 
     __slots__ = ("_declared", "_document")
 
@@ -413,7 +417,9 @@ class ObjectValue(Mapping[str, Any]):
         return len(self._document)
 
     def cel_equal(self, other: Any) -> bool:
-        """Return whether all fields are equal; those that only the document knows are compared as they are."""
+        """Return whether all fields are equal; fields that the schema does not declare are compared as raw JSON
+        values.
+        """
         if not isinstance(other, ObjectValue):
             return isinstance(other, Mapping) and dict(self) == dict(other)
         if len(self) != len(other):
@@ -430,7 +436,7 @@ class ObjectValue(Mapping[str, Any]):
 
 
 class SetList(list[Any]):
-    """A list whose `x-kubernetes-list-type` is set: equal in any order; `+` appends what it does not have."""
+    """A list whose `x-kubernetes-list-type` is set: equal in any order; `+` appends only missing items."""
 
     def cel_equal(self, other: Any) -> bool:
         """Return whether both have the same items."""
@@ -446,7 +452,7 @@ class SetList(list[Any]):
 
 
 class MapList(list[Any]):
-    """A list whose `x-kubernetes-list-type` is map: items are the same by their keys, equal in any order."""
+    """A list whose `x-kubernetes-list-type` is map: its keys identify an item, and order does not matter."""
 
     def __init__(self, items: Any, keys: tuple[str, ...]) -> None:
         super().__init__(items)
@@ -463,7 +469,7 @@ class MapList(list[Any]):
         )
 
     def cel_add(self, other: Any) -> MapList:
-        """Return the list with items of the other in the place of those with the same keys, and the rest after it."""
+        """Return the list with items of the other list in place of those with the same keys; the rest is appended."""
         found = MapList(self, ())
         found._keys = self._keys
         places = {self._key(each): place for place, each in enumerate(found)}

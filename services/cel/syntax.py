@@ -1,7 +1,7 @@
-"""From the text of an expression to its tree, macros expanded. Pure.
+"""Parser from the text of an expression to its tree, macros expanded. Pure.
 
-The grammar is that of the CEL language definition, with optional syntax (`.?`, `[?]`, `{?k: v}`) and identifiers in
-back quotes. Messages are those of cel-go's parser, as the API server shows them.
+The grammar is that of the CEL language definition, with optional syntax (`.?`, `[?]`, `{?k: v}`) and
+identifiers in back quotes. Messages are those of cel-go's parser, as the API server shows them.
 
 Source: google/cel-spec doc/langdef.md, "Syntax"; google/cel-go parser/gen/CEL.g4.
 """
@@ -16,21 +16,23 @@ from typing import Any, Final, TypeVar
 from services.cel.values import Uint, whole
 
 DEPTH_MAX, NESTED_MAX = 120, 60
-"""How deep a tree may be, and how many brackets may be open. cel-go's parser ends at 250; chains of `&&` and `||` are
+"""Maximum depth of a tree, and of open brackets. cel-go's parser ends at 250; chains of `&&` and `||` are
 balanced and may be long.
 """
 
 
 @dataclass(slots=True)
 class Issue:
-    """One reason why an expression is none, at an offset of the text."""
+    """One reason why an expression is invalid, at an offset of the text."""
 
     at: int
     message: str
 
 
 class CompileError(ValueError):
-    """The expression cannot be compiled; the text has every reason with its place, as the API server shows them."""
+    """Error: the expression cannot be compiled; the text lists every reason with its place, as the API server shows
+    them.
+    """
 
     def __init__(self, source: str, issues: list[Issue]) -> None:
         self.issues = sorted(issues, key=lambda issue: issue.at)
@@ -51,7 +53,7 @@ def _shown(source: str, issue: Issue) -> str:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A part of the tree at an offset of the text. `depth`: how many nodes are on the longest way down."""
+    """A part of the tree at an offset of the text. `depth`: number of nodes on the longest path to a leaf."""
 
     at: int
     depth: int = field(default=1, init=False)
@@ -59,7 +61,7 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Literal(Node):
-    """A value as it stands."""
+    """A literal value."""
 
     value: Any
 
@@ -73,7 +75,7 @@ class Ident(Node):
 
 @dataclass(slots=True, eq=False)
 class Select(Node):
-    """`operand.field`; with `test`, whether the field is there (`has`)."""
+    """A field selection `operand.field`; with `test`, a check that the field exists (`has`)."""
 
     operand: Node
     field: str
@@ -82,7 +84,9 @@ class Select(Node):
 
 @dataclass(slots=True, eq=False)
 class Call(Node):
-    """`function(args)`, or `target.function(args)`. Operators are functions with cel-go's names, such as `_+_`."""
+    """A call, `function(args)` or `target.function(args)`. Operators are functions with cel-go's names, such as
+    `_+_`.
+    """
 
     function: str
     args: list[Node]
@@ -91,7 +95,7 @@ class Call(Node):
 
 @dataclass(slots=True, eq=False)
 class ListOf(Node):
-    """A list; `optional` has the places whose value may be absent."""
+    """A list; `optional` has the indexes of items whose value may be absent."""
 
     items: list[Node]
     optional: frozenset[int] = frozenset()
@@ -106,7 +110,7 @@ class MapOf(Node):
 
 @dataclass(slots=True, eq=False)
 class ObjectOf(Node):
-    """`name{field: value}`; `colons`: where each field's colon is."""
+    """A message `name{field: value}`; `colons`: the offset of each field's colon."""
 
     name: str
     fields: list[tuple[str, Node, bool]]
@@ -134,7 +138,10 @@ class Fold(Node):
 N = TypeVar("N", bound=Node)
 Macro = Callable[["Parser", int, Node | None, list[Node]], Node | None]
 Macros = Mapping[tuple[str, int, bool], Macro]
-"""By name, number of arguments, and whether it has a target. None: not for this target, it is an ordinary call."""
+"""Macros by name, number of arguments, and whether they have a target.
+
+A macro returns None if it does not apply to the target; the expression is then an ordinary call.
+"""
 
 _SPACE: Final = re.compile(r"(?:[\t\n\f\r ]+|//[^\n]*)*")
 _ESCAPE: Final = r"""\\(?:[abfnrtv"'`\\?]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7][0-7])"""
@@ -223,11 +230,11 @@ def parse(text: str, macros: Macros) -> Node:
 
 
 class _End(Exception):
-    """Nothing more can be read; the reason is among the issues."""
+    """Signal that parsing cannot continue; the reason is among the issues."""
 
 
 class Parser:
-    """Recursive descent, one token ahead. What macros need to make nodes is public."""
+    """Recursive-descent parser with one token of lookahead. Methods that macros use to make nodes are public."""
 
     def __init__(self, text: str, macros: Macros) -> None:
         self._text = text
@@ -250,11 +257,11 @@ class Parser:
         return node
 
     def fail(self, at: int, message: str) -> None:
-        """Remember why the expression is not valid."""
+        """Record an issue: a reason why the expression is not valid."""
         self.issues.append(Issue(at, message))
 
     def made(self, node: N, *children: Node | None) -> N:
-        """Return the node with its depth. Raises: when the tree grows too deep."""
+        """Return the node with its depth set. Raises: when the tree grows too deep."""
         node.depth = 1 + max((child.depth for child in children if child is not None), default=0)
         if node.depth > DEPTH_MAX:
             self.fail(node.at, f"expression recursion limit exceeded: {DEPTH_MAX}")

@@ -1,6 +1,7 @@
-"""Timestamps and durations of CEL: from text, to text, and by parts, to the nanosecond. Asks no clock.
+"""Timestamps and durations of CEL: parsing, formatting, and parts, to the nanosecond. Reads no clock.
 
-Source: google/cel-spec doc/langdef.md, "Abstract Types". Text is read as by Go's time.ParseDuration, and by RFC 3339.
+Source: google/cel-spec doc/langdef.md, "Abstract Types". Text is read as by Go's time.ParseDuration, and by RFC
+3339.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _DAYS: Final = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
 
 def duration(text: str) -> Duration:
-    """Return the duration, such as `1h30m` or `-1.5s`. Raises: EvaluationError."""
+    """Parse the duration, such as `1h30m` or `-1.5s`. Raises: EvaluationError."""
     rest = text.lstrip("+-") if text[:1] in "+-" else text
     if len(text) - len(rest) > 1:
         raise _no_duration()
@@ -57,7 +58,7 @@ def _no_duration() -> EvaluationError:
 
 
 def duration_text(value: Duration) -> str:
-    """Return the duration in seconds, as `string()` has it: `5400s`, `0.5s`."""
+    """Return the duration in seconds, as `string()` writes it: `5400s`, `0.5s`."""
     whole, part = divmod(abs(value.nanos), NANOS)
     fraction = f".{part:09d}".rstrip("0") if part else ""
     return f"{'-' if value.nanos < 0 else ''}{whole}{fraction}s"
@@ -90,7 +91,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 def timestamp(text: str) -> Timestamp:
-    """Return the timestamp by RFC 3339. Raises: EvaluationError."""
+    """Parse the timestamp by RFC 3339. Raises: EvaluationError."""
     match = _MOMENT.fullmatch(text)
     if match is None:
         raise EvaluationError(f'invalid RFC 3339 timestamp "{text}"')
@@ -110,7 +111,7 @@ def timestamp(text: str) -> Timestamp:
 
 
 def moment(value: Timestamp, zone: str) -> Moment:
-    """Return the parts in a zone: its name, or `+HH:MM`. Raises: EvaluationError."""
+    """Return the parts of a timestamp in a zone: the zone's name, or `+HH:MM`. Raises: EvaluationError."""
     seconds, nanos = divmod(value.nanos, NANOS)
     seconds += _offset(zone, seconds)
     days, rest = divmod(seconds, 86400)

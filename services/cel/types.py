@@ -1,4 +1,4 @@
-"""Types of CEL expressions: what the checker computes with. Pure.
+"""Types of CEL expressions, for the type checker. Pure.
 
 Source: google/cel-spec doc/langdef.md, "Gradual Type Checking"; google/cel-go checker/types.go.
 """
@@ -18,7 +18,9 @@ _SPOKEN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """`kind`: simple, list, map, type, opaque, object, wrapper or parameter. Types are the same when all parts are."""
+    """A type. `kind`: simple, list, map, type, opaque, object, wrapper or parameter. Types are equal when all parts
+    are.
+    """
 
     name: str
     params: tuple[Type, ...] = ()
@@ -28,14 +30,14 @@ class Type:
         return f"{self.name}({', '.join(map(str, self.params))})" if self.params else self.name
 
     def spoken(self) -> str:
-        """Return the name as type errors have it: `any` and `duration` without their package."""
+        """Return the name in type errors: `any` and `duration` without their package."""
         if self.params:
             return f"{self.name}({', '.join(each.spoken() for each in self.params)})"
         return _SPOKEN.get(self.name, self.name)
 
     @property
     def is_dynamic(self) -> bool:
-        """Anything may be there, and only evaluation shows what: `dyn`, `Any`, and the type of an error."""
+        """Whether only evaluation shows the actual type: `dyn`, `Any`, and the type of an error."""
         return self.name in _DYNAMIC
 
 
@@ -73,7 +75,7 @@ def type_of(what: Type) -> Type:
 
 
 def opaque(name: str, *params: Type) -> Type:
-    """Return a type of which only functions know the inside, such as `kubernetes.Quantity`."""
+    """Return a type whose contents only functions can read, such as `kubernetes.Quantity`."""
     return Type(name, params, "opaque")
 
 
@@ -88,7 +90,7 @@ def wrapper_of(what: Type) -> Type:
 
 
 def object_of(name: str) -> Type:
-    """Return a type with declared fields; the environment knows which."""
+    """Return a type with declared fields; the environment has the fields."""
     return Type(name, (), "object")
 
 
@@ -98,19 +100,19 @@ def parameter(name: str) -> Type:
 
 
 def unwrapped(what: Type) -> tuple[Type, bool]:
-    """Return what is in an optional type and True, or the type itself and False."""
+    """Return the type inside an optional type and True, or the type itself and False."""
     return (what.params[0], True) if what.name == "optional_type" else (what, False)
 
 
 class Substitution:
-    """What type variables stand for; an attempt that fails leaves no trace."""
+    """Bindings of type variables; a failed attempt leaves them unchanged."""
 
     def __init__(self) -> None:
         self._known: dict[Type, Type] = {}
         self._undo: list[tuple[Type, Type | None]] = []
 
     def assign(self, *pairs: tuple[Type, Type]) -> bool:
-        """Return whether each first type can be used where the second is wanted; remember what follows if so."""
+        """Return whether each first type can be used in place of the second; if so, keep the resulting bindings."""
         self._undo.clear()
         for each, wanted in pairs:
             if not self._assignable(each, wanted):
@@ -130,7 +132,7 @@ class Substitution:
         self._known[variable] = what
 
     def apply(self, what: Type, *, final: bool = False) -> Type:
-        """Return the type with its variables replaced; `final`: those that stand for nothing become `dyn`."""
+        """Return the type with its variables replaced; `final`: unbound variables become `dyn`."""
         if what.kind == "parameter":
             found = self._known.get(what)
             if found is not None:
@@ -196,7 +198,7 @@ class Substitution:
 
 
 def most_general(one: Type, two: Type) -> Type:
-    """Return the more general of two types that agree."""
+    """Return the more general of two compatible types."""
     return one if _less_specific(one, two) else two
 
 

@@ -23,7 +23,7 @@ _KEPT: Final = _PATH | frozenset("!'()*[]%")
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """An absolute URL, or an absolute path. `path` is as it was written."""
+    """An absolute URL, or an absolute path. `path` is the path as written."""
 
     scheme: str
     host: str
@@ -42,13 +42,13 @@ class Url:
         return rest.rpartition(":")[2] if ":" in rest else ""
 
     def escaped_path(self) -> str:
-        """Return the path as it was written, if that is a way to write it; else escaped anew."""
+        """Return the path as written if that is a valid encoding; otherwise escape it anew."""
         if self.path == "*" or _KEPT.issuperset(self.path):
             return self.path
         return "".join(chr(byte) if chr(byte) in _PATH else f"%{byte:02X}" for byte in _unescaped(utf8(self.path)))
 
     def query_values(self) -> dict[str, list[str]]:
-        """Return the query's values by key; what cannot be read is left out."""
+        """Return the query's values by key; unreadable ones are left out."""
         found: dict[str, list[str]] = {}
         for each in self.query.split("&"):
             if not each or ";" in each or _wrong_escape(each):
@@ -90,7 +90,7 @@ def url(text: str) -> Url:
 
 
 def problem(text: str) -> str:
-    """Return why the text is no URL, in Go's words; empty if it is one."""
+    """Return why the text is no valid URL, in Go's words; empty if it is valid."""
     found, reason = _parsed(text)
     return "" if found is not None else f'parse "{text}": {reason}'
 

@@ -1,7 +1,8 @@
-"""Values of CEL at run time, how they compare, and how they are called. Pure.
+"""Values of CEL at run time, their comparison, and their type names. Pure.
 
-bool, int, float (double), str, bytes, None, lists, tuples and mappings are Python's own; the rest is here. Numbers of
-different types are equal when they are the same number; `true` is no number, so keys of maps are kept by `key_of`.
+bool, int, float (double), str, bytes, None, lists, tuples and mappings are Python's own types; this module
+defines the others. Numbers of different types are equal when they are the same number; `true` is no number, so
+keys of maps are stored through `key_of`.
 
 Source: google/cel-spec doc/langdef.md, "Values", "Equality", "Ordering".
 """
@@ -23,30 +24,30 @@ TIMESTAMP_MIN, TIMESTAMP_MAX = -62135596800 * NANOS, 253402300800 * NANOS - 1
 
 
 class EvaluationError(ValueError):
-    """The expression has no value for these variables; the text is cel-go's."""
+    """Error: the expression has no value for these variables; the text is cel-go's."""
 
 
 class InternalError(EvaluationError):
-    """The evaluation ended by an exception that is none of the language; cel-go calls its panics so, too."""
+    """Error: an exception outside the language ended the evaluation; cel-go reports its panics the same way."""
 
 
 class NoSuchKey(EvaluationError):
-    """A map does not have the key, or an object the field."""
+    """Error: a map does not have the key, or an object does not have the field."""
 
 
 DIGITS_MAX: Final = 400
 
 
 def whole(digits: str) -> int:
-    """Return the number of decimal digits; of more than 400, which no type holds, that of the first of them.
+    """Return the number of decimal digits; beyond 400 digits, which no type holds, the number of the first 400.
 
-    Python refuses to convert thousands of digits, and what comes of it is compared with a type's bounds.
+    Python refuses to convert thousands of digits; callers compare the result with a type's bounds.
     """
     return int(digits if len(digits) <= DIGITS_MAX else digits.lstrip("0")[:DIGITS_MAX] or "0")
 
 
 def utf8(text: str) -> bytes:
-    """Return the text's bytes; a lone surrogate, which UTF-8 does not have, becomes U+FFFD, as Go reads it."""
+    """Return the text as UTF-8; a lone surrogate, which UTF-8 cannot encode, becomes U+FFFD, as in Go."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -54,19 +55,19 @@ def utf8(text: str) -> bytes:
 
 
 def well_formed(text: str) -> str:
-    """Return the text with U+FFFD in the place of lone surrogates."""
+    """Return the text with U+FFFD in place of lone surrogates."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Uint(int):
-    """An unsigned whole number of 64 bits."""
+    """An unsigned 64-bit integer."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Duration:
-    """Nanoseconds, within 64 bits."""
+    """A duration in nanoseconds, within 64 bits."""
 
     nanos: int
 
@@ -77,7 +78,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """Nanoseconds since 1970, from year 1 to 9999; `offset`: the seconds its text was ahead of UTC."""
+    """A timestamp in nanoseconds since 1970, from year 1 to 9999; `offset`: its text's offset from UTC, in seconds."""
 
     nanos: int
     offset: int = field(default=0, compare=False)
@@ -99,7 +100,7 @@ NONE: Final = Optional(None, False)
 
 
 class BoolKey(enum.Enum):
-    """`true` and `false` as keys of a map, where Python would take them for 1 and 0."""
+    """`true` and `false` as keys of a map; Python would take plain booleans for 1 and 0."""
 
     FALSE = False
     TRUE = True
@@ -131,7 +132,9 @@ _UNCOMPARED: set[type] = set()
 
 
 def register(kind: type, what: Type, *, is_compared: bool = True) -> None:
-    """Declare which type of CEL a Python class is. `is_compared`: `==` knows it; `!=` is always true of what is not."""
+    """Register the CEL type of a Python class. `is_compared`: `==` supports it; for other classes `!=` is always
+    true.
+    """
     _NAMES[kind] = what
     _OWN.add(kind)
     if not is_compared:
@@ -139,7 +142,7 @@ def register(kind: type, what: Type, *, is_compared: bool = True) -> None:
 
 
 def type_of(value: Any) -> Type:
-    """Return the value's type; of lists and maps without that of what they contain."""
+    """Return the value's type; lists and maps have elements of type `dyn`."""
     found = _NAMES.get(type(value))
     if found is not None:
         return found
@@ -149,17 +152,17 @@ def type_of(value: Any) -> Type:
 
 
 def type_name(value: Any) -> str:
-    """Return what `type()` calls the value's type."""
+    """Return the name of the value's type, as `type()` returns it."""
     return type_of(value).name
 
 
 def key_of(value: Any) -> Any:
-    """Return a value as it is kept as a map's key."""
+    """Return the map key for a value."""
     return _BOOL_KEYS[value] if type(value) is bool else value
 
 
 def value_of(key: Any) -> Any:
-    """Return a map's key as a value."""
+    """Return the value of a map key."""
     return key.value if type(key) is BoolKey else key
 
 
@@ -196,7 +199,9 @@ def equal(one: Any, two: Any) -> bool:
 
 
 def is_same(one: Any, two: Any) -> bool:
-    """Return what `one == two` says; Kubernetes' own types compare with their like only. Raises: EvaluationError."""
+    """Return the result of `one == two`; Kubernetes' own types compare only with their own type. Raises:
+    EvaluationError.
+    """
     kind = type(one)
     if kind in _OWN and ((type(two) is not kind and two is not None) or kind in _UNCOMPARED):
         raise EvaluationError("no such overload")
@@ -219,7 +224,7 @@ def _hashable(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return a value as an error names it."""
+    """Return a value as text for error messages."""
     if type(value) is bool:
         return "true" if value else "false"
     if value is None:
@@ -300,7 +305,7 @@ def optional_index(holder: Any, key: Any) -> Optional:
 
 
 def has_member(holder: Any, name: str) -> bool:
-    """Return what `has(holder.name)` says. Raises: EvaluationError."""
+    """Return the result of `has(holder.name)`. Raises: EvaluationError."""
     if isinstance(holder, Mapping):
         try:
             holder[name]
@@ -315,7 +320,7 @@ def has_member(holder: Any, name: str) -> bool:
 
 
 def size(value: Any) -> int:
-    """Return the size as costs count it: characters, bytes, items; 1 for what has none."""
+    """Return the size for cost accounting: characters, bytes, items; 1 for values without a size."""
     if isinstance(value, str | bytes | list | tuple | Mapping):
         return len(value)
     if type(value) is Optional and value.present:

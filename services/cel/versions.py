@@ -20,7 +20,7 @@ _DIGITS: Final = frozenset("0123456789")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Semver:
-    """A version by semver 2.0.0; what follows a `+` does not count."""
+    """A version by semver 2.0.0; build metadata (after `+`) is ignored."""
 
     major: int
     minor: int
@@ -92,7 +92,7 @@ def semver(text: str) -> Semver:
 
 
 def normalized(text: str) -> str:
-    """Return the version without `v` and leading zeros, with the parts that are missing. Raises: EvaluationError."""
+    """Return the version without `v` and leading zeros, with missing parts added. Raises: EvaluationError."""
     text = text.removeprefix("v")
     parts = text.split(".", 2)
     for place, part in enumerate(parts):

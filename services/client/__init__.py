@@ -1,1 +1,1 @@
-"""An API server's other half: calls with retries, informers, the executor of actions, events, leases."""
+"""The client side of the API: calls with retries, informers, the executor of actions, events, leases."""

@@ -1,4 +1,4 @@
-"""What the streams of a channel share: its options, the way back after a break, and why a stream ended."""
+"""Common parts of a channel's streams: options, reconnects after a break, and the reason why a stream ended."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 BATCH_REQUESTS_MAX = 256
 TRIES_BEFORE_LOGGING = 3
 RELOAD_S = 2.0
-"""How often it is looked whether certificate files have changed."""
+"""Interval in seconds between checks for changed certificate files."""
 LEAVE_MAX_S = 5.0
-"""How long calls may still be answered over a channel that is being left."""
+"""Seconds that open calls may still take on a channel that is being replaced."""
 PORT_MAX = 65535
 CONNECTED_POLL_S = 0.05
-"""How often a stream that waits for its next attempt looks whether the channel has a connection again."""
+"""Interval in seconds at which a stream that waits for its next attempt checks for a connection."""
 NEXT_SERVER_MAX_S = 0.5
-"""How long one of several servers that refuses connections is waited for before the next one is tried."""
+"""Seconds to wait for one of several servers that refuses connections, before the next one is tried."""
 
 _BOTH_ENDS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 10_000),
@@ -61,16 +61,16 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_metadata_size", 16 << 10),
     ("grpc.max_concurrent_streams", 1_000),
 )
-"""The server's half of L-KA; a port that is taken must be an error, and bursts of opens must not be shed."""
+"""The server's keepalive options (L-KA). A taken port must be an error, and bursts of opens must not be shed."""
 
 STREAM_TAKEN = (("mesh-taken", "1"),)
-"""The metadata a server begins a stream with that it has taken."""
+"""Initial metadata by which a server confirms that it has taken a stream."""
 
 _log = structlog.get_logger()
 
 
 def targets_of(server: str) -> list[str]:
-    """Return the servers of a list with commas between. Raises: ValueError for one that is not HOST:PORT."""
+    """Return the servers of a comma-separated list. Raises: ValueError for one that is not HOST:PORT."""
     found = [each.strip() for each in server.split(",")]
     for each in found:
         host, _, port = each.rpartition(":")
@@ -80,15 +80,15 @@ def targets_of(server: str) -> list[str]:
 
 
 class Renewed(Exception):
-    """A stream was left because there is a newer certificate."""
+    """Signal: a stream ended because there is a newer certificate."""
 
 
 class Link:
-    """What both streams share: the stub, the main credential, and the way back after a break.
+    """State that both streams share: the stub, the main credential, and the reconnect logic.
 
-    Of several servers, HOST:PORT with commas between, one is used until a stream over it breaks, then the next; who
-    begins draws with which. With `tls` the channel is one of mutual TLS; after its certificates were renewed the
-    streams move to a new one.
+    `target` is a comma-separated list of HOST:PORT. A server is used until a stream over it breaks, then the next
+    one; the first is drawn at random. With `tls` the channel uses mutual TLS; after its certificates were renewed
+    the streams move to a new channel.
     """
 
     def __init__(self, target: str, token: str, clock: Clock, random: Random, tls: "ClientTls | None" = None) -> None:
@@ -141,7 +141,7 @@ class Link:
             self._leave_channel()
 
     async def close(self) -> None:
-        """Close the channel, and those that are being left."""
+        """Close the channel, and the old ones that still have open calls."""
         await self.channel.close()
         for closing in list(self._closing):
             closing.cancel()
@@ -160,11 +160,11 @@ class Link:
         broken: Callable[[str, bytes | None], None],
         leave: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """Keep a stream of that method up while there is anything to do over it; only cancellation ends it.
+        """Keep a stream of that method up while `has_work` is set; only cancellation ends it.
 
-        `parts`: what sends, what receives (the frames of the iterator), all at work until the first of them fails.
-        `broken` learns why, and the Status document that the refusal of a stream carried. `leave` waits until a stream
-        may be left for one with newer certificates.
+        `parts`: the sender and the receiver (of the iterator's frames); both run until the first of them fails.
+        `broken` gets the reason, and the Status document of a refused stream. `leave` waits until the stream may be
+        replaced by one with newer certificates.
         """
         backoff = Backoff(self.random)
         while True:
@@ -233,8 +233,10 @@ class Link:
 async def wait_for_attempt(
     state: Callable[[], grpc.ChannelConnectivity], backoff_s: float, refused_most_s: float
 ) -> None:
-    """Wait before the next stream: `backoff_s`, which is for a server that can be reached; where connections are
-    refused only until there is one, and at most `refused_most_s`."""
+    """Wait before the next stream attempt: `backoff_s` for a reachable server.
+
+    If connections are refused, wait only until there is one, and at most `refused_most_s`.
+    """
     loop = asyncio.get_running_loop()
     until, was_refused = loop.time() + backoff_s, False
     while (left_s := until - loop.time()) > 0:
@@ -248,11 +250,11 @@ async def wait_for_attempt(
 
 
 async def taken(stream: Any) -> None:
-    """Wait until the server has taken a stream, before which nothing may be written.
+    """Wait until the server has taken a stream; nothing may be written before.
 
-    A write to a stream without a connection succeeds and is lost; one to a stream that the server is
-    refusing hides why it does (grpcio answers it with a status of its own).
-    Raises: AioRpcError, with the server's reason when it has refused the stream.
+    A write to a stream without a connection succeeds and is lost. A write to a stream that the server is refusing
+    hides the reason (grpcio answers it with a status of its own). Raises: AioRpcError, with the server's reason
+    when it has refused the stream.
     """
     await stream.wait_for_connection()
     if STREAM_TAKEN[0][0] not in (await stream.initial_metadata() or {}):

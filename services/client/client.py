@@ -1,8 +1,8 @@
-"""One identity's convenient face over an `Api`: documents in, documents out, and honest retries.
+"""Client of one identity over an `Api`: documents in, documents out, with safe retries.
 
-A write whose outcome is unknown is repeated with the same request id until the server says what
-became of it (guarantees C6); 429 and 503 are waited out as the server asks; every other refusal is definite and
-is raised. Conflicts are the caller's: it must read and decide again (C5).
+A write whose outcome is unknown is repeated with the same request id until the server reports its outcome
+(guarantees C6). After 429 and 503 the client waits as the server asks; every other refusal is definite and is
+raised. Conflicts are the caller's: it must read and decide again (C5).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, encode
 BACKOFF_BASE_S, BACKOFF_MAX_S = 0.2, 5.0
 DEADLINE_S = 30.0
 ATTEMPT_MAX_S = 5.0
-"""One attempt is given up after this long, so that a lost answer leaves time to ask again."""
+"""Timeout of one attempt in seconds; it leaves time to ask again after a lost answer."""
 PAGE = 500
 LIST_RESTARTS_MAX = 3
 
@@ -32,7 +32,7 @@ _DECODER: msgspec.json.Decoder[Document] = msgspec.json.Decoder(dict[str, Any])
 
 
 class Part(TypedDict, total=False):
-    """The objects of a kind that are meant; all of them when nothing is said."""
+    """Selection of objects of a kind; without any field, all of them."""
 
     namespace: str
     field_selector: str
@@ -40,7 +40,7 @@ class Part(TypedDict, total=False):
 
 
 class Options(TypedDict, total=False):
-    """What a call may say besides object and body, as in `Request`; a patch is a merge patch if it does not say."""
+    """Options of a call besides object and body, as in `Request`; a patch is a merge patch by default."""
 
     subresource: str
     patch_type: str
@@ -53,16 +53,16 @@ _MERGE: Final[Options] = {"patch_type": "merge"}
 
 
 class Backoff:
-    """How long to wait before the next attempt: decorrelated jitter.
+    """Delays between attempts: decorrelated jitter.
 
-    Each wait is drawn between the base and three times the one before. Source: guarantees C3, C6.
+    Each delay is drawn between the base and three times the previous one. Source: guarantees C3, C6.
     """
 
     def __init__(self, random: Random) -> None:
         self._random, self._last_s = random, BACKOFF_BASE_S
 
     def next_s(self) -> float:
-        """Return how long to wait now, in seconds."""
+        """Return the next delay, in seconds."""
         self._last_s = min(BACKOFF_MAX_S, self._random.uniform(BACKOFF_BASE_S, self._last_s * 3))
         return self._last_s
 
@@ -87,7 +87,7 @@ LIST_DECODER = msgspec.json.Decoder(ListBody)
 
 
 def decode(response: Response) -> Document:
-    """Return the document an answer carries. Raises: ApiError when the body is not a JSON object."""
+    """Return the document in an answer. Raises: ApiError when the body is not a JSON object."""
     try:
         return _DECODER.decode(response.body)
     except UNREADABLE as error:
@@ -95,9 +95,9 @@ def decode(response: Response) -> Document:
 
 
 class Client:
-    """Calls with C6 retries; one per identity.
+    """API client with C6 retries; one per identity.
 
-    `lease_epoch`: what a leader writes under, see `lead`; "" for all others.
+    `lease_epoch`: the epoch of a leader's writes, see `lead`; empty for all other clients.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Client:
     async def list_raw(self, resource: str, **part: Unpack[Part]) -> tuple[RawItems, int]:
         """Return the JSON of all matching objects at one version, pages joined, and that version.
 
-        When the version of the first page leaves the server's window meanwhile, the list begins anew.
+        If the version of the first page leaves the server's window meanwhile, the list starts over.
         """
         first = request = Request(verb="list", resource=resource, limit=PAGE, **part)
         items: RawItems = []
@@ -176,7 +176,7 @@ class Client:
         return decode((await self.call(request)).unwrap())
 
     async def patch_rv(self, resource: str, key: Key, patch: Document | JsonPatch, **options: Unpack[Options]) -> int:
-        """Patch and return only the new resource version; for callers that would throw the object away."""
+        """Patch and return only the new resource version; for callers that do not need the object."""
         request = request_of("patch", resource, key, encode(patch), **_MERGE | options)
         return (await self.call(request)).unwrap().rv
 
@@ -212,19 +212,19 @@ class Client:
         return (await self.call(request)).unwrap().rv
 
     def new_request_id(self) -> str:
-        """Return a request id that was never used (S9)."""
+        """Return a new, unique request id (S9)."""
         return f"{self._random.getrandbits(128):032x}"
 
     async def call(self, request: Request) -> Response:
         """Return the definite answer, refusals included.
 
-        A mutation gets a request id (kept if it has one) and this client's field manager and lease epoch.
-        Repeats on an unknown outcome with decorrelated jitter of 0.2 to 5 s; obeys `retryAfterSeconds` of
-        429 and 503; gives up at `request.deadline_s`, or 30 s. A 429 without `retryAfterSeconds` is
-        definite: such a refusal (a disruption budget, for example) does not go away by waiting.
+        A mutation gets a request id (kept if it has one) and this client's field manager and lease epoch. Repeats on an
+        unknown outcome with decorrelated jitter of 0.2 to 5 s; obeys `retryAfterSeconds` of 429 and 503; gives up at
+        `request.deadline_s`, or 30 s. A 429 without `retryAfterSeconds` is definite: such a refusal (a disruption
+        budget, for example) does not go away by waiting.
 
-        Raises: UnknownOutcome when at the deadline it is not known whether the write took effect, or when
-        no answer to a read came. Source: guarantees C6, 2.2, 9.1.
+        Raises: UnknownOutcome when a write's outcome is still unknown at the deadline, or when no answer to a read
+        came. Source: guarantees C6, 2.2, 9.1.
         """
         is_write = request.verb not in _READS
         if is_write:
@@ -272,14 +272,14 @@ class Client:
 
 
 def request_of(verb: str, resource: str, key: Key, body: bytes = b"", **options: Unpack[Options]) -> Request:
-    """Return a call about one object."""
+    """Return a request about one object."""
     return Request(verb=verb, resource=resource, namespace=key.namespace, name=key.name, body=body, **options)
 
 
 def delete_request(
     resource: str, key: Key, *, grace_period_s: int | None = None, propagation: str = "", **options: Unpack[Options]
 ) -> Request:
-    """Return the request of a delete; preconditions travel in the request, options in the body."""
+    """Return a delete request; preconditions are in the request, options in the body."""
     body: Document = {}
     if grace_period_s is not None:
         body["gracePeriodSeconds"] = grace_period_s

@@ -1,4 +1,4 @@
-"""Which kinds an API server serves, as its discovery documents say. Pure.
+"""Kinds that an API server serves, parsed from its discovery documents. Pure.
 
 Source: KEP-3352 (aggregated discovery).
 """
@@ -12,13 +12,13 @@ from services.api.metrics.apis import COMPUTED
 DISCOVERY: Final = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 ROOTS: Final = ("/api", "/apis")
-"""Where the documents are."""
+"""Paths of the discovery documents."""
 SECOND_NAMES: Final = frozenset((("events.k8s.io", "events"),))
-"""Kinds that another group serves as well."""
+"""Kinds that are also served by another group."""
 
 
 class ServedKind(NamedTuple):
-    """A kind as the API server serves it: `path` is that of its group version, `has_past`: its objects are stored."""
+    """A kind as the API server serves it. `path`: that of its group version. `has_past`: its objects are stored."""
 
     kind: str
     plural: str
@@ -31,24 +31,27 @@ class ServedKind(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The plural with its group, as kubectl takes it: `deployments.apps`."""
+        """The plural with its group, as kubectl accepts it: `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def is_called(self, name: str) -> bool:
-        """Whether a user means this kind by that name: plural, singular, short, kind, with or without its group."""
+        """Whether the name refers to this kind: plural, singular, short name or kind, with or without its group."""
         plain, _, group = name.lower().partition(".")
         names = (self.plural, self.singular, self.kind.lower(), *self.short_names)
         return plain in names and (not group or self.group == group or self.group.startswith(f"{group}."))
 
     def place(self, namespace: str = "", *rest: str) -> str:
-        """Return the path of the collection, or of an object with what follows it."""
+        """Return the path of the collection, or of an object with the segments after it."""
         inside = ("namespaces", namespace) if self.is_namespaced and namespace else ()
         return "/".join((self.path, *(quote(each, safe="") for each in (*inside, self.plural, *rest))))
 
 
 class ObjectQuery(NamedTuple):
-    """What a client wants of a kind: the object of a name, or those of a namespace ("": of all) that fit two selectors.
-    `at`: a version, "" for the newest; `is_table`: rows with printer columns instead of documents."""
+    """A client's query of a kind: one object by name, or the objects of a namespace ("": of all) that match two
+    selectors.
+
+    `at`: a version, "" for the newest; `is_table`: rows with printer columns instead of documents.
+    """
 
     kind: ServedKind
     namespace: str = ""
@@ -60,7 +63,7 @@ class ObjectQuery(NamedTuple):
 
 
 def kinds_of(group: dict[str, Any]) -> Iterator[ServedKind]:
-    """Yield the kinds of one item of a discovery document, each in the version that the group prefers."""
+    """Yield the kinds of one item of a discovery document, each in the group's preferred version."""
     name = group["metadata"].get("name", "")
     seen: set[str] = set()
     for version in group["versions"]:

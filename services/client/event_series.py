@@ -1,8 +1,9 @@
-"""Events of the newer API, events.k8s.io: what differs in nothing but its note becomes a series of the first (KEP-383).
+"""Event series of the newer API, events.k8s.io: events that differ only in their note join the first one
+(KEP-383).
 
-The first is an Event of its own. The second makes the same object a series of two, whose note stays the first one's.
-Those that follow are counted in memory, and the count is written when the series is refreshed, every thirty minutes, or
-is over, that is looked for every six minutes: nothing came for six minutes. Nothing is ever left out as too frequent.
+The first event is an Event of its own. The second turns the same object into a series of two, with the first
+note. Later ones are counted in memory. The count is written every thirty minutes, and when the series is over:
+nothing came for six minutes, checked every six minutes. No event is dropped for being too frequent.
 Source: upstream `staging/src/k8s.io/client-go/tools/events/event_broadcaster.go`.
 Deviates: a count that is written already is not written again.
 """
@@ -21,30 +22,30 @@ from services.reconcile.actions import RecordEvent
 
 FINISH_S: Final = 360.0
 REFRESH_TICKS: Final = 5
-"""Every so many looks for what is over, series that go on are written."""
+"""Number of checks for finished series after which running series are written."""
 MEMORY_MAX: Final = 4096
 
 
 @dataclass(slots=True)
 class Series:
-    """One Event object. `count` 1: it is no series yet. `last_s`, wall clock: when the latest was observed."""
+    """One Event object. `count` 1: not a series yet. `last_s`: wall-clock time of the latest observation."""
 
     action: RecordEvent
     name: str
     first_s: float
     last_s: float
     seen_s: float
-    """By the monotonic clock."""
+    """Monotonic time of the latest observation."""
     count: int = 1
     is_created: bool = False
     traceparent: str = ""
 
     def patch(self) -> Document:
-        """Return what a stored Event is changed by."""
+        """Return the patch for a stored Event."""
         return {"series": {"count": self.count, "lastObservedTime": format_micro_time(self.last_s)}}
 
     def fields(self, component: str, host: str) -> Document:
-        """Return what the newer API has in place of counts, stamps and a source; as it is stored (core/v1)."""
+        """Return the newer API's fields for counts, stamps and source, as they are stored (core/v1)."""
         return {
             "message": self.action.message,
             "eventTime": format_micro_time(self.first_s),
@@ -62,15 +63,15 @@ class SeriesCorrelator:
     started_s: float
     _known: dict[RecordEvent, Series] = field(default_factory=dict)
     _behind: dict[RecordEvent, Series] = field(default_factory=dict)
-    """Those whose count is not written."""
+    """Series whose count is not written yet."""
     _ticks: int = 0
 
     def knows(self, action: RecordEvent) -> bool:
-        """Whether the observation would join an object."""
+        """Whether the observation would join an existing object."""
         return _key(action) in self._known
 
     def observe(self, action: RecordEvent, name: str, now: float, wall: float) -> tuple[RecordEvent, Series] | None:
-        """Return the object that should now be created or patched, with its identity; None: it is only counted."""
+        """Return the object to create or patch now, with its identity; None if the observation is only counted."""
         key = _key(action)
         found = self._known.get(key)
         if found is None:
@@ -87,11 +88,13 @@ class SeriesCorrelator:
 
     @property
     def next_due_s(self) -> float | None:
-        """When a count may have to be written; None: all are."""
+        """When a count may have to be written next; None if all are written."""
         return self.started_s + (self._ticks + 1) * FINISH_S if self._behind else None
 
     def tick(self, now: float) -> Iterator[tuple[RecordEvent, Series]]:
-        """Yield what is over or due for a refresh, once its time has come; forget what is over."""
+        """Yield the series that are over or due for a refresh, at most once per interval; forget those that are
+        over.
+        """
         ticks = int((now - self.started_s) / FINISH_S)
         if ticks == self._ticks:
             return

@@ -1,8 +1,8 @@
-"""Perform the actions of a decision, each safely repeatable, and say what the server thought of them.
+"""Executor of a decision's actions: each is safely repeatable, and the server's answer is reported.
 
-The answer to every refusal is one table (`_OUTCOMES`). Actions are performed in order and the first
-failure stops those after it, because later ones may rely on earlier ones; what a rule wants done in any
-case it puts first. A `Batch` goes out in slow-start order: 1, 2, 4, 8 … at once (controllers 1.3).
+One table (`_OUTCOMES`) maps every refusal to an outcome. Actions are performed in order, and the first failure
+stops those after it, because later ones may rely on earlier ones; a rule puts unconditional actions first. A
+`Batch` goes out in slow-start order: 1, 2, 4, 8 … at once (controllers 1.3).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ SITE_PATHS_MAX = 12
 
 
 class Outcome(IntEnum):
-    """What the caller does next; the worst of several counts."""
+    """Next step of the caller; of several outcomes the worst counts."""
 
     DONE = 0
     TERMINAL = 1
-    """Wait for the object to change: repeating the same would be refused again."""
+    """Wait until the object changes: the same call would be refused again."""
     WAIT = 2
-    """Come back after `wait_s`, as the server asked."""
+    """Retry after `wait_s`, as the server asked."""
     REQUEUE_NOW = 3
-    """What we knew was stale: read and decide again (C5)."""
+    """The cached state was stale: read and decide again (C5)."""
     BACK_OFF = 4
 
 
@@ -61,18 +61,19 @@ _OUTCOMES: dict[int, Outcome] = {
     429: Outcome.WAIT,
     503: Outcome.WAIT,
 }
-"""Everything else backs off: 401 and 403 (rights or quota may come), other 5xx."""
+"""Outcomes by HTTP code. All others back off: 401 and 403 (rights or quota may come), other 5xx."""
 
 OUTAGE_WAIT_S = 1.0
-"""After 503 and unknown outcomes: the client has backed off for its whole deadline already, and a key
-whose own back-off grew through an outage would stay away long after it."""
+"""Wait after 503 and unknown outcomes, in seconds. The client has already backed off for its whole deadline; a
+key whose own back-off grew during an outage would wait long after its end.
+"""
 
 Failed = Callable[[Action, str], None]
 
 
 @dataclass
 class Report:
-    """What became of a decision. `written`: the newest resource version acknowledged, by resource."""
+    """Result of a decision. `written`: the newest acknowledged resource version, by resource."""
 
     outcome: Outcome = Outcome.DONE
     reason: str = ""
@@ -81,7 +82,7 @@ class Report:
     written: dict[str, int] = field(default_factory=dict)
 
     def note(self, action: Action, result: _ActionResult) -> None:
-        """Take one action's result into account; the reason says which action it was."""
+        """Record the result of one action; the reason names the action."""
         if result.rv and result.rv > self.written.get(result.resource, 0):
             self.written[result.resource] = result.rv
         if result.outcome is Outcome.DONE:
@@ -103,7 +104,7 @@ class _ActionResult:
 
 @dataclass(frozen=True)
 class _Decision:
-    """What is being performed, for which key, and what became of it so far."""
+    """The decision in progress: its key, and its results so far."""
 
     key: Key
     failed: Failed | None
@@ -138,12 +139,12 @@ def _request_of(action: Create | Patch | Update | Delete, traceparent: str) -> R
 
 
 class Executor:
-    """Performs one controller's actions with its identity's client."""
+    """Performs one controller's actions with the client of its identity."""
 
     def __init__(
         self, client: Client, recorder: Recorder, events: EventLog | None = None, *, controller: str = ""
     ) -> None:
-        """`events`: where a `ctrl.write` line goes before each call."""
+        """`events`: the event log that gets a `ctrl.write` line before each call."""
         self._client, self._recorder = client, recorder
         self._events, self._controller = events, controller
         self.writes_total = 0
@@ -159,8 +160,8 @@ class Executor:
     ) -> Report:
         """Perform in order until one fails; return the outcome and the versions written.
 
-        `failed` is called for every action that was refused or not performed, but not of one whose outcome
-        is unknown: what it asked for may still appear, so expectations must keep waiting for it.
+        `failed` is called for every refused or skipped action, but not for one with an unknown outcome: its effect may
+        still appear, so expectations must keep waiting for it.
         """
         decision = _Decision(key, failed, traceparent, rv_seen, Report())
         for position, action in enumerate(actions):

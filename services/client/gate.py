@@ -1,8 +1,8 @@
-"""A way to the API server that may have faults, for all of a process or for one node of many that share it.
+"""Injectable faults between a process, or one of its nodes, and the API server.
 
-A kubelet host carries the calls of all its nodes over one connection; to cut off one node alone, its calls and watches
-pass a gate of their own. A gate without faults costs a comparison. Messages of one direction never overtake each other,
-those of different watches do, as streams of one connection.
+A kubelet host carries the calls of all its nodes over one connection. To cut off a single node, its calls and
+watches pass a gate of their own. A gate without faults costs a comparison. Messages of one direction never
+overtake each other; messages of different watches do, like separate streams of one connection.
 Source: kubelet 9 (`network` gate); guarantees 7, FM-N1, FM-N3, FM-N5.
 """
 
@@ -24,13 +24,13 @@ T = TypeVar("T")
 REQUEST_DEADLINE_S = 30.0
 WATCH_SILENCE_S = 30.0
 DUPLICATE_LATE_MAX_S = 3.0
-"""How late the second copy of a duplicated request may come."""
+"""Maximum delay of the second copy of a duplicated request, in seconds."""
 APART_S = 1e-6
-"""What arrives one after the other does not arrive at the same time."""
+"""Minimum time between two arrivals, in seconds, so that their order is unambiguous."""
 
 
 class Gate:
-    """One link: its faults, and who waits for them to change."""
+    """The gate of one link: its faults, and the tasks that wait for a change of them."""
 
     def __init__(self, random: Random, on_late: Callable[[Request, float], None] | None = None) -> None:
         self.faults = HEALTHY
@@ -42,7 +42,7 @@ class Gate:
         self._copies: dict[asyncio.Task[None], None] = {}
 
     def set(self, faults: LinkFaults) -> None:
-        """Have these faults from now on."""
+        """Replace the link's faults."""
         self.faults = HEALTHY if faults == HEALTHY else faults
         waiting, self._waiting = self._waiting, {}
         for future in waiting:
@@ -51,11 +51,11 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether whatever is sent now is as if there were no gate."""
+        """Whether a message sent now passes without delay or fault."""
         return self.faults is HEALTHY and max(self._up_s, self._down_s) <= asyncio.get_running_loop().time()
 
     async def change(self) -> None:
-        """Return when the faults have been set anew."""
+        """Wait until the faults are replaced."""
         future = asyncio.get_running_loop().create_future()
         self._waiting[future] = None
         try:
@@ -64,7 +64,9 @@ class Gate:
             self._waiting.pop(future, None)
 
     async def passed(self, work: Callable[[], Awaitable[T]], sort: str, what: str, deadline_s: float) -> T:
-        """Return what the work returns, both ways through the gate. Raises: UnknownOutcome at the deadline."""
+        """Pass the request and the answer through the gate and return the work's result. Raises: UnknownOutcome at the
+        deadline.
+        """
         try:
             async with asyncio.timeout(deadline_s):
                 if self.faults.cuts_requests or sort in self.faults.drop or self._is_lost():
@@ -81,14 +83,14 @@ class Gate:
             raise UnknownOutcome(f"no answer to {what} within {deadline_s:g} s") from None
 
     async def delivered_late(self, request: Request) -> Response:
-        """Hand the request on to be delivered late, and wait for an answer that does not come."""
+        """Hand the request over for late delivery, and wait for an answer that never comes."""
         if self._on_late is not None:
             self._on_late(request, self.faults.late[sort_of(request)])
         await self._nothing()
         raise AssertionError("nothing has come to an end")
 
     async def opened(self, what: str) -> None:
-        """Return when a stream is open: one request, which is sent until it arrives. Raises: UnknownOutcome."""
+        """Wait until a stream is open: one request, sent until it arrives. Raises: UnknownOutcome."""
         try:
             async with asyncio.timeout(WATCH_SILENCE_S):
                 while self.faults.cuts_requests:
@@ -152,7 +154,7 @@ class Gates:
             self.on_late_request(name, request, late_s)
 
     def set_all(self, faults: dict[str, LinkFaults]) -> None:
-        """Have these faults and no others."""
+        """Set these faults; all other gates become healthy."""
         for name in [*self._gates, *(name for name in faults if name not in self._gates)]:
             wanted = faults.get(name, HEALTHY)
             if wanted != self.of(name).faults:
@@ -176,7 +178,7 @@ class GatedApi:
         return await self._gate.passed(lambda: call(request), sort, what, deadline_s)
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
-        """Yield batches in order, late or not at all while the gate has faults."""
+        """Yield batches in order; while the gate has faults, late or not at all."""
         gate = self._gate
         if not gate.is_open:
             await gate.opened(f"watch {request.resource}")
@@ -220,7 +222,7 @@ async def _late(
 
 
 class _Pipe:
-    """Batches on their way to one watcher, by when they arrive."""
+    """Batches in transit to one watcher, ordered by arrival time."""
 
     def __init__(self, gate: Gate, first: list[WatchEvent] | None) -> None:
         self._gate = gate
@@ -290,17 +292,17 @@ class ObservedApi:
 
 
 class GatedTransport:
-    """A `Transport` whose every way has a gate; a node's calls pass the process's own gate and then the node's."""
+    """A `Transport` with a gate on every connection; a node's calls pass the process's own gate and then the node's."""
 
     def __init__(self, inner: Transport, gates: Gates) -> None:
         self._inner, self._gates = inner, gates
 
     def api(self, identity: str = "") -> Api:
-        """Return the server as one of this process's identities."""
+        """Return the API for one of this process's identities."""
         return ObservedApi(GatedApi(self._inner.api(identity), self._gates.of("")), self._gates)
 
     async def node_api(self, node: str) -> Api:
-        """Return the server as a node reaches it. Raises: Forbidden; UnknownOutcome."""
+        """Return the API for a node. Raises: Forbidden; UnknownOutcome."""
         own, its = self._gates.of(""), self._gates.of(node)
         if own.is_open and its.is_open:
             api = await self._inner.node_api(node)

@@ -1,11 +1,11 @@
-"""A TLS handshake with a gRPC server that is given up at once: it shows why no connection comes to be."""
+"""A TLS handshake with a gRPC server that is aborted at once; it shows why a connection fails."""
 
 import asyncio
 import ssl
 
 PROBE_MAX_S = 3.0
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
-"""What an HTTP/2 client sends first (RFC 9113 3.4), with empty settings."""
+"""First bytes of an HTTP/2 client (RFC 9113 3.4), with empty settings."""
 
 
 async def shake_hands(target: str, context: ssl.SSLContext) -> None:
@@ -23,7 +23,7 @@ async def shake_hands(target: str, context: ssl.SSLContext) -> None:
 
 
 async def speaks_tls(target: str) -> bool:
-    """Return whether that server answers a TLS handshake, which a client without certificates cannot complete."""
+    """Return whether that server answers a TLS handshake; a client without certificates cannot complete it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

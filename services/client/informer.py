@@ -1,8 +1,8 @@
 """Reflector, store and handlers for one kind: the cache a component reads and the changes it handles.
 
-The reflector takes the state, then every change, whatever happens to the stream. The state comes as a watch that begins
-with it (W12), or as a list where the server refuses that. After any end the watch resumes from the last version seen;
-only a 410 makes the state be taken again (guarantees C1, C3, C4).
+The reflector takes the state, then every change, even if streams break. The state comes as a watch that begins
+with it (W12), or as a list where the server refuses that. After a broken stream the watch resumes from the last
+version seen; only a 410 forces a new state (guarantees C1, C3, C4).
 Handlers are plain functions called in the order of the changes; they enqueue keys or feed a machine.
 """
 
@@ -33,7 +33,7 @@ SILENCE_MAX_S = 30.0
 HEALTHY_S = 30.0
 """A stream that lived this long resets the back-off (C3)."""
 TOO_LARGE_MAX = 3
-"""After so many `ResourceVersionTooLarge` in a row the state is taken again (W10)."""
+"""Number of `ResourceVersionTooLarge` in a row after which the state is taken again (W10)."""
 SYNC_LOG_EVERY = 1000
 """Changes between two `cache.sync` lines (guarantees 1.2)."""
 _EVERYTHING: Final[Part] = {"namespace": "", "field_selector": "", "label_selector": ""}
@@ -42,37 +42,37 @@ log = structlog.get_logger()
 
 
 class Followed(Protocol):
-    """What takes one kind's state and changes: an informer, or what only passes them on."""
+    """Receiver of one kind's state and changes: an informer, or a forwarder."""
 
     resource: str
 
     def replaced(self, items: list[Item], rv: int) -> None:
-        """Exactly these objects exist at that version."""
+        """Replace the state: exactly these objects exist at version `rv`."""
         ...
 
     def happened(self, event: WatchEvent) -> None:
-        """One object changed."""
+        """Take the change of one object."""
         ...
 
     def progressed(self, rv: int, *, is_bookmark: bool) -> None:
-        """All that concerns the kind was seen up to that version."""
+        """Note that all changes of the kind up to version `rv` were seen."""
         ...
 
 
 class Beginning(Protocol):
-    """What takes a state object by object as it comes; then `Followed.replaced` is given none of them."""
+    """Receiver of a state object by object; `Followed.replaced` then gets no objects."""
 
     def began(self) -> None:
-        """Begin a new state; forget what came of one that did not end."""
+        """Begin a new state; discard an unfinished one."""
         ...
 
     def arrived(self, item: Item) -> None:
-        """Take one object of it."""
+        """Take one object of the state."""
         ...
 
 
 class Reflector:
-    """Keeps one informer at the server's state; `run` never returns."""
+    """Keeps one informer up to date with the server; `run` never returns."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Reflector:
         spread_s: float,
         beginning: Beginning | None = None,
     ) -> None:
-        """`beginning`: is given the state as it comes, so that it is not held whole."""
+        """`beginning`: gets the state object by object, so that it is never held as a whole."""
         self._informer, self._resource, self._part = informer, informer.resource, part
         self._beginning = beginning
         self._api, self._client = api, Client(api, clock, random)
@@ -107,7 +107,7 @@ class Reflector:
         self.undecodable_total: int = 0
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the kind until cancelled."""
         while True:
             opened = self._clock.now()
             error: Exception | None = None
@@ -135,7 +135,7 @@ class Reflector:
             self.resumes_total += 1
 
     def list_again(self) -> None:
-        """Give up the stream, and take the state anew."""
+        """Drop the stream, and take the state anew."""
         self._must_relist = True
         if self._stream_end is not None:
             self._stream_end.reschedule(asyncio.get_running_loop().time())
@@ -270,7 +270,7 @@ class Reflector:
 
 
 class Informer(Generic[V]):
-    """One kind, or the part of it that the selectors choose, as this process knows it."""
+    """Cache of one kind, or of the part that the selectors choose."""
 
     def __init__(
         self,
@@ -285,11 +285,11 @@ class Informer(Generic[V]):
         spread_s: float = 0.0,
         **part: Unpack[Part],
     ) -> None:
-        """Know nothing yet; `run` begins.
+        """Create an empty informer; `run` starts it.
 
-        `resource`: the kind or its wire name, for a view that does not say its kind (`AnyObject`). `events`: where
-        `cache.sync`, `watch.open` and `watch.close` are written.
-        `spread_s`: after a failure wait up to this much longer, as many like us fail at once.
+        `resource`: the kind or its wire name, for a view without a kind of its own (`AnyObject`). `events`: the log for
+        `cache.sync`, `watch.open` and `watch.close`.
+        `spread_s`: after a failure wait up to this much longer, because many informers fail at once.
         """
         if isinstance(resource, Resource):
             found = resource
@@ -323,30 +323,30 @@ class Informer(Generic[V]):
         self.lister.on_change(handler)
 
     def on_progress(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each batch, when `last_rv` has moved."""
+        """Call `callback` after each batch, once `last_rv` has moved."""
         self._progress.append(callback)
 
     @property
     def has_synced(self) -> bool:
-        """Whether the state has been taken once."""
+        """Whether the initial state is complete."""
         return self._synced.is_set()
 
     @property
     def last_rv(self) -> int:
-        """The version up to which this informer has seen everything that concerns it."""
+        """The version up to which this informer has seen all changes of its kind."""
         return self.lister.reached_rv
 
     @property
     def received_s(self) -> float:
-        """When the server last sent anything, monotonic seconds; heartbeats come every 10 s (W13)."""
+        """Monotonic time of the server's last message, in seconds; heartbeats come every 10 s (W13)."""
         return self._reflector.received_s
 
     async def wait_until_synced(self) -> None:
-        """Return once the state has been taken."""
+        """Wait until the initial state is complete."""
         await self._synced.wait()
 
     async def wait_until_rv(self, rv: int) -> None:
-        """Return once `last_rv` is at least `rv` (C7, K3). A quiet kind gets there by bookmarks."""
+        """Wait until `last_rv` is at least `rv` (C7, K3). For a quiet kind, bookmarks move it."""
         if self.has_synced and self.last_rv >= rv:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -354,7 +354,7 @@ class Informer(Generic[V]):
         await future
 
     def offer(self, document: Document | bytes) -> None:
-        """Take the reply to an own write before the stream brings it; handlers are called now (C2)."""
+        """Take the reply to the process's own write before the stream brings it; handlers are called now (C2)."""
         self.lister.offer(document)
 
     async def run(self) -> None:
@@ -362,13 +362,13 @@ class Informer(Generic[V]):
         await self._reflector.run()
 
     def list_again(self) -> None:
-        """Take the state anew, in place of the changes that the stream still owes."""
+        """Take the state anew, instead of the pending changes of the stream."""
         self._reflector.list_again()
 
     def log_sync(self) -> None:
-        """Write a `cache.sync` line: the version reached and the hashes of what is held.
+        """Write a `cache.sync` line: the version reached and the hashes of the cached objects.
 
-        Not while replies to own writes are ahead of the stream: then it is the state of no version.
+        Skipped while replies to own writes are ahead of the stream: the cache then matches no version.
         """
         if self.lister.is_ahead:
             return
@@ -391,7 +391,7 @@ class Informer(Generic[V]):
         return METRICS.of(self, self.resource)
 
     def replaced(self, items: list[Item], rv: int) -> None:
-        """Hold exactly this state; handlers are called with the differences."""
+        """Replace the cached state; handlers are called with the differences."""
         if self.has_synced:
             self.taken_anew.append((self.last_rv, rv))
         self.lister.replace(items, rv)
@@ -400,7 +400,7 @@ class Informer(Generic[V]):
         self._after(rv)
 
     def happened(self, event: WatchEvent) -> None:
-        """Hold this change and call the handlers."""
+        """Store this change and call the handlers."""
         self.events_total += 1
         self._unlogged += 1
         self._is_quiet = False
@@ -412,7 +412,7 @@ class Informer(Generic[V]):
         self.lister.reached_rv = event.rv
 
     def progressed(self, rv: int, *, is_bookmark: bool) -> None:
-        """Know that everything up to `rv` has been delivered."""
+        """Note that all changes up to `rv` have been delivered."""
         self.lister.reached_rv = rv
         self._after(rv)
         if is_bookmark:

@@ -1,7 +1,7 @@
-"""How long a Lease holds, and what one who wants it has seen of it. Pure.
+"""Duration of a Lease, and a candidate's observations of it. Pure.
 
-Whether another's lease has run out is judged by our own monotonic clock since we saw it change, never by the times
-written in it.
+Whether another's lease has expired is judged by our own monotonic clock since its last observed change, never
+by the times written in it.
 """
 
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from services.api.meta import Document
 
 JITTER = 1.2
-"""Waits are drawn between the retry period and this many times it, so that replicas drift apart."""
+"""Jitter factor: waits are drawn between the retry period and this many times it, so that replicas drift apart."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """For how long a lease holds after a renewal, when its holder gives up renewing, how often it tries; seconds.
+    """Timing of a lease in seconds: its duration after a renewal, the holder's renew deadline, and the retry
+    period.
 
     Upstream's defaults (`leaderElection` of a component's configuration). Invariant: `lease_s > renew_deadline_s >
     retry_s * JITTER`, so that a leader ends before another begins.
@@ -34,7 +35,7 @@ class Terms:
 
 @dataclass
 class LeaseRecord:
-    """What a candidate has seen of the lease, and whether it may take it. Pure.
+    """A candidate's observations of the lease, and whether it may take it. Pure.
 
     Invariant: `seen_s` moves only when holder, renewal or transitions changed.
     """
@@ -45,7 +46,7 @@ class LeaseRecord:
     duration_s: float = Terms.lease_s
 
     def observe(self, lease: Document, now: float) -> None:
-        """Take a reading of the lease at monotonic `now`."""
+        """Record a reading of the lease at monotonic `now`."""
         spec = lease.get("spec") or {}
         reading = (
             str(spec.get("holderIdentity") or ""),
@@ -57,10 +58,10 @@ class LeaseRecord:
         self.duration_s = float(spec.get("leaseDurationSeconds") or Terms.lease_s)
 
     def may_take(self, now: float) -> bool:
-        """Whether the lease has no holder, was ours in an earlier life, or its holder has been silent too long.
+        """Whether the lease has no holder, was ours before a restart, or has not changed for its duration.
 
-        A restarted process has its predecessor's name and need not wait for it: the raised epoch fences
-        whatever the predecessor still had under way.
+        A restarted process has its predecessor's name and need not wait for it: the raised epoch fences pending writes
+        of the predecessor.
         """
         if self.seen is None or self.seen[0] in ("", self.holder):
             return True

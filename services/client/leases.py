@@ -1,7 +1,7 @@
-"""Leader election by Lease: a hint that keeps replicas from doing the same work, not an exclusion.
+"""Leader election by Lease: it keeps replicas from doing the same work, but does not exclude it.
 
-What excludes is the epoch: each acquisition raises `leaseTransitions`, leaders send it with every write,
-and the API server refuses writes of an older one (guarantees C11).
+The epoch excludes: each acquisition raises `leaseTransitions`, leaders send it with every write, and the API
+server refuses writes of an older one (guarantees C11).
 """
 
 import asyncio
@@ -25,11 +25,11 @@ log = structlog.get_logger()
 
 
 class LeadershipLost(Exception):
-    """The lease is no longer ours: the process must end (controllers 1.1)."""
+    """Error: another process holds the lease now, so this process must end (controllers 1.1)."""
 
 
 class Elector:
-    """One candidate for one lease: `acquire`, then `hold` beside the work."""
+    """A candidate for one lease. Call `acquire`, then run `hold` beside the work."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Elector:
         events: EventLog | None = None,
         terms: Terms | None = None,
     ) -> None:
-        """`holder`: this instance's name, the same after a restart, different from other replicas'."""
+        """`holder`: this instance's name; it survives a restart and differs between replicas."""
         self._terms = terms or Terms()
         self._client = Client(api, clock, random, deadline_s=min(5.0, self._terms.renew_deadline_s / 2))
         self._clock = clock
@@ -60,34 +60,34 @@ class Elector:
 
     @property
     def record(self) -> LeaseRecord:
-        """What this candidate has seen of the lease."""
+        """Observations of the lease by this candidate."""
         return self._record
 
     @property
     def terms(self) -> Terms:
-        """For how long the lease holds, and how often it is renewed."""
+        """Duration of the lease, and its renewal period."""
         return self._terms
 
     @property
     def epoch(self) -> str:
-        """`<ns>/<name>/<transitions>`; "" while not leading."""
+        """The epoch `<ns>/<name>/<transitions>`; empty while not leading."""
         return str(LeaseEpoch(self.lease.namespace, self.lease.name, self.transitions)) if self.is_leader else ""
 
     @property
     def lease_uid(self) -> str:
-        """The uid of the Lease as last written by us; "" before."""
+        """Uid of the Lease in this candidate's last write; empty before."""
         return str((self._document.get("metadata") or {}).get("uid") or "")
 
     def deposed(self) -> None:
-        """Note that a write was refused because another leads: `hold` ends at once."""
+        """Note a write that was refused because another leads: `hold` ends at once."""
         self._deposed.set()
 
     def metrics(self) -> Samples:
-        """Return whether this candidate leads, under upstream's name."""
+        """Return the metric of leadership, under upstream's name."""
         return METRICS.of(self, self.lease.name)
 
     async def acquire(self) -> str:
-        """Return the epoch once this process leads; at once when no other candidate does."""
+        """Wait until this process leads, and return the epoch; at once when no other candidate leads."""
         while True:
             try:
                 now = self._clock.now()
@@ -99,10 +99,10 @@ class Elector:
             await self._pause()
 
     async def hold(self, *, until_taken: bool = False) -> None:
-        """Renew until that fails for the renew deadline, another took over, or a write of ours was refused.
+        """Renew the lease until renewals fail for the renew deadline, another took over, or a write was refused.
 
-        `until_taken`: without the deadline, for a holder that does nothing in doubt (`renewed_s`) but need not end. A
-        process that ends in good order gives the lease up, so that the next leader need not wait for it to run out.
+        `until_taken`: ignore the deadline, for a holder that stops its work in doubt (`renewed_s`) but need not end. A
+        process that ends in good order releases the lease, so that the next leader need not wait for its expiry.
         Raises: LeadershipLost, always.
         """
         renewed_s, reason = self._clock.now(), ""
@@ -135,8 +135,9 @@ class Elector:
         return self._clock.now(), reason
 
     async def look(self, now: float) -> Document | None:
-        """Return the lease as it is, None where there is none; `now`: the time before. Raises: ApiError,
-        UnknownOutcome."""
+        """Return the current lease, None if there is none; `now`: the time before the read. Raises: ApiError,
+        UnknownOutcome.
+        """
         try:
             lease = await self._client.get(LEASES, self.lease)
         except NotFound:
@@ -145,8 +146,9 @@ class Elector:
         return lease
 
     async def take(self, found: Document | None) -> bool:
-        """Write the lease as ours over what was found, and return whether that is what it is now; not when another
-        wrote since. Raises: ApiError, UnknownOutcome."""
+        """Write the lease as ours over `found`, and return whether that succeeded; False if another wrote in between.
+        Raises: ApiError, UnknownOutcome.
+        """
         sent_s = self._clock.now()
         if found is None:
             # It was deleted; an earlier leader must not outrank us, so the count goes on.

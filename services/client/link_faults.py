@@ -1,7 +1,7 @@
-"""What may be wrong with one way to the API server, as a value. Pure.
+"""Faults of one link to the API server, as a value. Pure.
 
-Faults are given by direction: *requests* go to the server, *replies* come back, watch events among them. `drop` loses
-calls of some sorts and no others, for example the renewals of a Lease.
+Faults have a direction: *requests* go to the server, *replies* come back, watch events among them. `drop` loses
+only calls of some sorts, for example the renewals of a Lease.
 """
 
 import msgspec
@@ -20,13 +20,13 @@ SORTS = tuple(_SORTS.values())
 
 
 class LinkFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Faults of one link. Seconds; chances are 0 to 1 a message.
+    """Faults of one link. Times are in seconds; probabilities are 0 to 1 per message.
 
-    `slow_s` is added to every message, more or less by half; `watch_delay_s` to watch events alone. `loss`: a request
-    or its reply vanishes and its caller learns nothing until the deadline. `duplicate`: a request arrives twice, the
-    copy up to some seconds later. `drop`: sorts of requests that never arrive, of `SORTS`. `late`: by sort, how much
-    later such a request arrives, as from a queue on its way: also when its sender is dead by then, who learns nothing
-    of it. Only the way of a single node has that.
+    `slow_s` is added to every message, plus or minus half of it; `watch_delay_s` only to watch events. `loss`: a
+    request or its reply vanishes; its caller waits until the deadline. `duplicate`: a request arrives twice, the
+    copy up to some seconds later. `drop`: sorts of requests that never arrive, of `SORTS`. `late`: by sort, the
+    delay of such a request, as from a queue on the way. It arrives even if its sender is dead by then; the sender
+    gets no answer. Only the link of a single node supports `late`.
     """
 
     cut: str = ""
@@ -38,7 +38,7 @@ class LinkFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     late: dict[str, float] = {}
 
     def check(self) -> None:
-        """Raise ValueError for what no link can have."""
+        """Check the values. Raise ValueError for impossible ones."""
         if self.cut not in CUTS:
             raise ValueError(f"cut={self.cut}: want requests, replies or both")
         for name, sorts in (("drop", self.drop), ("late", self.late)):
@@ -50,25 +50,27 @@ class LinkFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     @property
     def cuts_requests(self) -> bool:
-        """Whether nothing reaches the server."""
+        """Whether no request reaches the server."""
         return self.cut in ("requests", "both")
 
     @property
     def cuts_replies(self) -> bool:
-        """Whether nothing comes back."""
+        """Whether no reply comes back."""
         return self.cut in ("replies", "both")
 
     def data(self) -> dict[str, object]:
-        """Return what is wrong, for a line of the event log."""
+        """Return the active faults, for a line of the event log."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if getattr(self, name)}
 
     def check_component(self, component: str) -> None:
-        """Raise ValueError for what only the way of a single node can have."""
+        """Check that the faults fit the component. Raise ValueError for faults that only a single node's link
+        supports.
+        """
         if self.late and not component.startswith("node/"):
             raise ValueError(f"late={','.join(self.late)}: {component} has many callers, want link node/NAME late=…")
 
     def delay_s(self, random: Random) -> float:
-        """Return how much longer the next message takes."""
+        """Return the extra delay of the next message, in seconds."""
         return self.slow_s * random.uniform(0.5, 1.5) if self.slow_s else 0.0
 
 
@@ -76,5 +78,5 @@ HEALTHY = LinkFaults()
 
 
 def sort_of(request: Request) -> str:
-    """Return what sort of call `drop` takes this for, "" for all that it knows no word for."""
+    """Return the sort of a call for `drop`; empty for calls of no known sort."""
     return _SORTS.get((request.resource, request.subresource), "")

@@ -1,7 +1,7 @@
-"""The stream of calls: every request of this process, of all its identities, numbered and answered in any order.
+"""The stream of calls: all requests of this process and all its identities, numbered and answered in any order.
 
-Requests that pile up are sent together: an idle client sends at once, one with many unanswered
-requests lingers up to 2 ms, because draining what happens to be queued does not batch a fast pipeline.
+Queued requests are sent together: an idle client sends at once, one with many unanswered requests lingers up to
+2 ms, because sending just the queued ones does not batch a fast pipeline.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ BATCH_BYTES_MAX = 1 << 20
 BODY_BYTES_MAX = 3 << 20
 SWEEP_S = 1.0
 ANSWER_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper bounds of how long answers take: on one machine most take less than Prometheus' first bucket."""
+"""Upper bounds of answer latency in seconds: on one machine most take less than Prometheus' first bucket."""
 TOO_MANY, SERVER_ERROR = 429, 500
 
 
 @dataclass(slots=True)
 class _Pending:
-    """One request on its way: who waits for it, and the parts of its answer that have come."""
+    """A request in flight: the caller's future, and the parts of the answer received so far."""
 
     request: Request
     message: pb.Request
@@ -63,7 +63,7 @@ class Calls:
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer."""
+        """Number of requests without an answer."""
         return len(self._pending)
 
     async def call(self, request: Request, token: str) -> Response:
@@ -111,7 +111,7 @@ class Calls:
             self._expire(number, self._pending[number].deadline_s)
 
     def stop_sweeping(self) -> None:
-        """Leave no timer behind."""
+        """Cancel the timers."""
         if self._sweeper is not None:
             self._sweeper.cancel()
 
@@ -122,7 +122,7 @@ class Calls:
             pending.answer.set_exception(UnknownOutcome(f"{_named(pending.request)}: {what} within {deadline_s:g} s"))
 
     async def run(self) -> None:
-        """Keep the stream up while there is anything to ask; only cancellation ends it."""
+        """Keep the stream up while there are requests; only cancellation ends it."""
         await self._link.keep_up(
             "Mutate",
             self._has_work,

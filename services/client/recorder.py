@@ -1,10 +1,11 @@
 """Events for people: core/v1 Events, aggregated and limited, written in the background.
 
-Recording never blocks and never fails: what does not fit is counted and dropped. The rules are client-go's event
-correlator's: the same event again raises a count on the existing object, similar ones are combined from the tenth on
-until there is none for ten minutes, and one object may have a burst of 25 and then one event in five minutes. Kubelets
-and controllers record so; of the scheduler, its elections. What it says of pods follows the newer rules of
-`event_series`: a recorder that has them goes by them for every event that says which action it is about.
+Recording never blocks and never fails: events beyond the limits are counted and dropped. The rules are those of
+client-go's event correlator. The same event again raises a count on the existing object. Similar events are
+combined from the tenth on, until there is none for ten minutes. One object may have a burst of 25 and then one
+event in five minutes. Kubelets and controllers record this way, and the scheduler its elections. Its events
+about pods follow the newer rules of `event_series`: a recorder with series uses them for every event with an
+action.
 Source: upstream `staging/src/k8s.io/client-go/tools/record/events_cache.go`.
 """
 
@@ -33,23 +34,25 @@ COMBINED = "(combined from similar events): "
 SPAM_BURST = 25
 SPAM_PER_S = 1.0 / 300.0
 MEMORY_MAX = 4096
-"""Distinct events, groups and objects remembered; those not used for longest are forgotten first."""
+"""Maximum number of remembered events, groups and objects; the least recently used are forgotten first."""
 FORGET_PERIOD_S = 60.0
 QUEUE_MAX = 4096
 CONCURRENCY = 4
-"""Few at a time: a server that is busy with the work answers late, and so slows the Events first."""
+"""Maximum number of concurrent writes: a server busy with other work answers late, which slows Events first."""
 WRITE_PER_S = 50.0
 WRITE_BURST = 1000
-"""Writes of one recorder, as upstream's event-qps: Events must not displace the work they report."""
+"""Burst of writes of one recorder, as upstream's event-qps: Events must not displace the work they report."""
 _TICK_NS = 4096
-"""Event names carry the time, as upstream's; below this they are random, so that two recorders seldom collide."""
+"""Granularity in ns of the time in event names, as in upstream's; the part below it is random, so that two
+recorders seldom collide.
+"""
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class Recorded:
-    """One Event object at the API server, or about to be. `count` is what it should say."""
+    """One Event object, stored or to be stored. `count` is its intended count."""
 
     action: RecordEvent
     message: str
@@ -61,11 +64,11 @@ class Recorded:
     traceparent: str = ""
 
     def patch(self) -> Document:
-        """Return what a stored Event is changed by."""
+        """Return the patch for a stored Event."""
         return {"count": self.count, "message": self.message, "lastTimestamp": format_time(self.last_s)}
 
     def fields(self, component: str, host: str) -> Document:
-        """Return what the Event says besides what it is about."""
+        """Return the fields of the Event except the involved object."""
         return {
             "message": self.message,
             "count": self.count,
@@ -79,14 +82,14 @@ class Recorded:
 
 @dataclass(slots=True)
 class _Group:
-    """Events that differ in their message alone. `last_s`: when the latest was observed."""
+    """Events that differ only in their message. `last_s`: time of the latest observation."""
 
     last_s: float
     messages: dict[str, None] = field(default_factory=dict)
 
 
 class Correlator:
-    """Decides which Event object an observation belongs to, or that it is one too many. Pure."""
+    """Decides which Event object an observation belongs to, or that it exceeds the limit. Pure."""
 
     def __init__(self) -> None:
         self._groups: dict[Hashable, _Group] = {}
@@ -95,13 +98,13 @@ class Correlator:
         self._forget_at_s = 0.0
 
     def knows(self, action: RecordEvent) -> bool:
-        """Whether anything was observed lately that differs at most in its message."""
+        """Whether a recent observation differs at most in its message."""
         return (action.kind, action.api_version, action.key, action.uid, action.type, action.reason) in self._groups
 
     def observe(self, action: RecordEvent, name: str, now: float, wall: float) -> tuple[Hashable, Recorded] | None:
-        """Return the object that should now be created or patched, with its identity; None: spam.
+        """Return the object to create or patch now, with its identity; None if it is limited as spam.
 
-        `name`: used if this begins a new object. The count goes on rising while an object is limited.
+        `name`: the name for a new object. The count keeps rising while an object is limited.
         """
         who = (action.kind, action.api_version, action.key, action.uid)
         similar = (*who, action.type, action.reason)
@@ -143,9 +146,9 @@ class Correlator:
 
 
 class Recorder:
-    """Records as one component, for example `replicaset-controller`, on one host.
+    """Recorder of one component, for example `replicaset-controller`, on one host.
 
-    `series_host`: what says which action it is about is recorded in series, as by events.k8s.io, from that host.
+    `series_host`: record events with an action in series, as by events.k8s.io, from that host.
     """
 
     def __init__(
@@ -184,7 +187,7 @@ class Recorder:
         resource_version: str = "",
         traceparent: str = "",
     ) -> None:
-        """Record one event; returns at once. `reporter`: who says it, if not this component."""
+        """Record one event; returns at once. `reporter`: the reporting component, if not this one."""
         event = RecordEvent(
             kind, api_version, key, uid, reason, message, type, action, related, reporter, field_path, resource_version
         )
@@ -221,7 +224,7 @@ class Recorder:
         self._wake.set()
 
     async def run(self) -> None:
-        """Write what is recorded until cancelled; several observations of one event become one write."""
+        """Write recorded events until cancelled; several observations of one event become one write."""
         while True:
             if not self._pending:
                 await self._sleep()

@@ -1,9 +1,9 @@
-"""The way to an API server in another process: one channel, one stream of calls, one stream of watches.
+"""Transport to an API server in another process: one channel, one stream of calls, one stream of watches.
 
-Whatever the process asks goes through the multiplexed `Mutate` stream, whatever it watches through the
-multiplexed `Watch` stream (`protos/mesh/v1`), for all of its identities. Both streams come back by
-themselves; what was unanswered when a connection broke is an `UnknownOutcome` for the caller, never a
-guess. What had not been sent yet waits for the next connection, within its deadline.
+All requests of the process go through the multiplexed `Mutate` stream, all watches through the multiplexed
+`Watch` stream (`protos/mesh/v1`), for all of its identities. Both streams reconnect by themselves. A request
+without an answer at a broken connection is an `UnknownOutcome` for the caller, never a guess. An unsent request
+waits for the next connection, within its deadline.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 
 
 class _IdentityApi:
-    """The API server as one identity with a fixed token reaches it."""
+    """The API for one identity with a fixed token."""
 
     def __init__(self, calls: Calls, watches: Watches, token: str) -> None:
         self._calls, self._watches, self._token = calls, watches, token
@@ -47,7 +47,7 @@ class _IdentityApi:
 
 
 class _NodeApi:
-    """The API server as one node reaches it; a refused token is exchanged once before the caller learns of it."""
+    """The API for one node; a refused token is exchanged once before the refusal reaches the caller."""
 
     def __init__(self, calls: Calls, watches: Watches, renew: Callable[[], Awaitable[str]], token: str) -> None:
         self._calls, self._watches, self._renew, self._token = calls, watches, renew, token
@@ -82,12 +82,12 @@ class _NodeApi:
 
 
 class RpcTransport:
-    """Reaches the API server at `target` with this process's tokens; implements `Transport`. `target` is HOST:PORT, or
-    several of them with commas between, of which each is as good as the others.
+    """Connection to the API server at `target` with this process's tokens; implements `Transport`.
 
-    `tokens`: {identity: token}, the first is the main one. `tls`: the process's certificate; if it names the main
-    identity, or there are no tokens, it is the credential, and the main token is not sent. Make it inside the running
-    event loop. The streams start with the first use and end with `close`.
+    `target` is HOST:PORT, or a comma-separated list of equivalent ones. `tokens`: {identity: token}, the first is
+    the main one. `tls`: the process's certificate. If it names the main identity, or there are no tokens, it is the
+    credential, and the main token is not sent. Make it inside the running event loop. The streams start with the
+    first use and end with `close`.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class RpcTransport:
         self._node_apis: dict[str, _NodeApi] = {}
 
     def api(self, identity: str = "") -> Api:
-        """Return the server as one of this process's identities. Raises: KeyError without its token."""
+        """Return the API for one of this process's identities. Raises: KeyError without its token."""
         self._start()
         identity = identity or self._main
         if identity != self._main and identity not in self._tokens:
@@ -111,7 +111,7 @@ class RpcTransport:
         return _IdentityApi(self._calls, self._watches, "" if identity == self._main else self._tokens[identity])
 
     async def node_api(self, node: str) -> Api:
-        """Return the server as `system:node:<node>`. Raises: Forbidden when this process may not host that node;
+        """Return the API for `system:node:<node>`. Raises: Forbidden when this process may not host that node;
         UnknownOutcome.
         """
         self._start()
@@ -136,27 +136,26 @@ class RpcTransport:
                 task.add_done_callback(_report)
 
     def request_progress(self, resources: Iterable[str]) -> None:
-        """Have the server send a bookmark on each watch of these resources, so that quiet ones are known to be
-        current."""
+        """Ask the server for a bookmark on each watch of these resources, to confirm that quiet ones are current."""
         self._start()
         self._watches.request_progress(resources)
 
     @property
     def has_credentials(self) -> bool:
-        """Whether the API server can know whose connection this is."""
+        """Whether the API server can identify this connection."""
         return bool(self._main)
 
     @property
     def tls(self) -> "ClientTls | None":
-        """The process's certificate, None for a plain connection."""
+        """The process's certificate; None for a plain connection."""
         return self._link.tls
 
     def metrics(self) -> Samples:
-        """Return what the connection did."""
+        """Return the connection's metrics."""
         return METRICS.of(self)
 
     async def close(self) -> None:
-        """End both streams; a caller that still waits is cancelled by its own owner."""
+        """End both streams; waiting callers must be cancelled by their owners."""
         self._calls.stop_sweeping()
         await end(self._tasks)
         await self._link.close()
@@ -197,8 +196,8 @@ METRICS: Final[Metrics[RpcTransport]] = Metrics(
 async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
     """Cancel the tasks until they are done.
 
-    Once is not enough: a group of tasks that is failing already reports the failure alone, up to Python 3.12, and a
-    stream that keeps itself up would go on.
+    One cancellation is not enough: up to Python 3.12, a task group that is already failing reports only the
+    failure, and a stream that keeps itself up would go on.
     """
     left = set(tasks)
     while left:

@@ -1,4 +1,4 @@
-"""What is asked of the API server for a stage: patches and deletes of one object, and what came of them.
+"""API calls of a stage: patches and deletes of one object, and their outcomes.
 
 Source: kubernetes-sigs/kwok pkg/kwok/controllers/stage_controller.go (`playStage`).
 """
@@ -13,11 +13,11 @@ from services.kwok.stages.operation import Outcome, StageDelete, StagePatch
 
 SLICES = "resourceslices.resource.k8s.io"
 DEADLINE_S = 10.0
-"""How long one call of a stage may take."""
+"""Timeout of one call of a stage, in seconds."""
 
 
 class Calling(Protocol):
-    """What makes calls: a connection, or a client that repeats what got no answer."""
+    """Maker of calls: a connection, or a client that repeats unanswered calls."""
 
     async def call(self, request: Request) -> Response:
         """Return the definite answer. Raises: UnknownOutcome."""
@@ -63,7 +63,7 @@ def requests_of(
 
 
 async def ask(api: Calling, request: Request) -> Outcome:
-    """Return what came of a call. A delete of what is gone is done."""
+    """Return the outcome of a call. Deleting a missing object succeeds."""
     try:
         response = await api.call(request)
     except UnknownOutcome as error:

@@ -1,7 +1,7 @@
-"""What an informer holds of one kind: typed views, and the newest JSON of each object.
+"""Cache of one kind: typed views, and the newest JSON of each object.
 
-A pure machine: it takes changes and says which of them were news. It never moves an object
-backwards, whatever brings the older state: the stream, a relist or a late direct reply (guarantees C2).
+A pure machine: it takes changes and reports which ones were new. It never moves an object backwards, even if
+the stream, a relist or a late direct reply brings an older state (guarantees C2).
 """
 
 import hashlib
@@ -19,11 +19,11 @@ V = TypeVar("V", bound=View)
 Handler = Callable[[Change[V]], None]
 
 TOMBSTONE_S = 300.0
-"""How long a deleted key is remembered: the server's window (guarantees 0)."""
+"""Seconds for which a deleted key is remembered: the server's window (guarantees 0)."""
 
 
 class _RunningSum:
-    """A hash over objects that does not depend on their order: a sum to which a changed object is added anew."""
+    """An order-independent hash over objects: a running sum, updated for each changed object."""
 
     def __init__(self, summand: Callable[[Key], int | None]) -> None:
         """`summand`: what an object adds now, below 2^256; None: it is not held."""
@@ -56,7 +56,7 @@ class _RunningSum:
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One object of a list: its JSON and the envelope's facts."""
+    """One object of a list: its JSON, key, version and traceparent."""
 
     key: Key
     rv: int
@@ -73,8 +73,8 @@ def meta_of(view: View) -> ObjectMeta:
 class Store(Generic[V]):
     """Objects by key, in the order they were first seen; implements `reconcile.Lister`.
 
-    Invariant: for a key, the version held or the tombstone left only grows, except through a `replace`
-    whose own version is below what was seen: then the server's history began anew.
+    Invariant: for a key, the version held or the tombstone left only grows. The exception is a `replace` whose own
+    version is below the seen one: then the server's history began anew.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Store(Generic[V]):
         matches: Callable[[Document], bool] | None = None,
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Hold nothing yet.
+        """Create an empty store.
 
-        `matches`: whether a document offered from outside the stream belongs here. `now`: monotonic
-        seconds, for the age of tombstones.
+        `matches`: whether a document offered from outside the stream belongs here. `now`: monotonic seconds, for the
+        age of tombstones.
         """
         self.view = view
         self.kind = kind
@@ -123,7 +123,7 @@ class Store(Generic[V]):
         return list(self._namespaces.get(namespace, {}).values())
 
     def keys(self) -> list[Key]:
-        """Return the keys held."""
+        """Return the keys of all objects."""
         return list(self._views)
 
     def owned_by(self, uid: str) -> list[V]:
@@ -131,7 +131,7 @@ class Store(Generic[V]):
         return [self._views[key] for key in self._owned.get(uid, ())]
 
     def rv(self, key: Key) -> int:
-        """Return the version held of the object; 0 when it is not held."""
+        """Return the cached version of the object; 0 when it is not cached."""
         return self._rvs.get(key, 0)
 
     def document(self, key: Key) -> Document | None:
@@ -150,9 +150,9 @@ class Store(Generic[V]):
         self._handlers.append(handler)
 
     def put(self, key: Key, rv: int, body: bytes, traceparent: str = "") -> None:
-        """Take this state of the object if it is newer than what is known.
+        """Store this state of the object if it is newer than the known one.
 
-        A body that cannot be read is skipped and counted; what was held before stays (V11).
+        An unreadable body is skipped and counted; the earlier state stays (V11).
         """
         if rv <= self._rvs.get(key, 0) or (self._tombstones and rv <= self._tombstones.get(key, (0, 0.0))[0]):
             self.stale_total += 1
@@ -167,9 +167,9 @@ class Store(Generic[V]):
         self._notify(Change(old, new, rv, traceparent))
 
     def remove(self, key: Key, rv: int, traceparent: str = "", *, final_state_unknown: bool = False) -> None:
-        """Forget the object unless something newer is held, and leave a tombstone.
+        """Remove the object unless a newer state is held, and leave a tombstone.
 
-        Handlers see as `old` what was held, also when the object merely left the selector (W7).
+        Handlers get the earlier state as `old`, also when the object merely left the selector (W7).
         """
         if rv < self._rvs.get(key, 0) or rv <= self._tombstones.get(key, (0, 0.0))[0]:
             self.stale_total += 1
@@ -182,9 +182,9 @@ class Store(Generic[V]):
             self._notify(Change(old, None, rv, traceparent, final_state_unknown))
 
     def replace(self, items: Iterable[Item], rv: int) -> None:
-        """Hold exactly these objects as of `rv`; vanished ones are reported with final state unknown (C4).
+        """Store exactly these objects as of `rv`; vanished ones are reported with final state unknown (C4).
 
-        Where a newer state of an object is already held (a direct reply above `rv`), it stays.
+        A newer state that is already held (a direct reply above `rv`) stays.
         """
         is_new_history = rv < self.reached_rv
         listed: dict[Key, None] = {}
@@ -204,9 +204,9 @@ class Store(Generic[V]):
         self.reached_rv = rv
 
     def offer(self, document: Document | bytes) -> None:
-        """Take the reply to a write of our own before the stream brings it, if it is news (C2, C7).
+        """Store the reply to the process's own write before the stream brings it, if it is newer (C2, C7).
 
-        Handlers are called as they would be by the stream, which then stays silent about this version.
+        Handlers are called as for the stream, which later skips this version.
         """
         body = document if isinstance(document, bytes) else msgspec.json.encode(document)
         if isinstance(document, bytes):
@@ -224,7 +224,7 @@ class Store(Generic[V]):
 
     @property
     def is_ahead(self) -> bool:
-        """Whether replies to own writes are held that the stream has not brought yet."""
+        """Whether the store holds replies to own writes that the stream has not brought yet."""
         return self._offered_rv > self.reached_rv
 
     def versions_hash(self) -> str:
@@ -236,7 +236,7 @@ class Store(Generic[V]):
         return version_summand(self.kind, key.namespace, key.name, rv) if rv is not None else None
 
     def state_hash(self) -> str:
-        """Return the hash of guarantees 2.3 over what is held, 64 hex digits; "" without documents."""
+        """Return the hash of guarantees 2.3 over the cached objects, 64 hex digits; empty without documents."""
         return self._states.hexdigest() if self._keep_documents else ""
 
     def _state_of(self, key: Key) -> int | None:

@@ -1,7 +1,7 @@
-"""Certificates as files that are read again when they change, and the client's side of mutual TLS.
+"""Certificate files that are reloaded when they change, and the client's side of mutual TLS.
 
-A file that cannot be used is an error that names the file and the reason. Of files that change while they are in use,
-those that cannot be used are reported and what was read before stays.
+An unusable file is an error that names the file and the reason. If files change while they are in use, unusable
+ones are reported and the earlier contents stay.
 Source: guarantees 8.1 (X-TLS1 to X-TLS4).
 """
 
@@ -27,12 +27,12 @@ log = structlog.get_logger()
 
 
 class TlsError(Exception):
-    """Certificate files that cannot be used; one line that names the file and the reason."""
+    """Error: certificate files cannot be used; one line that names the file and the reason."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """What a certificate, its key and the trusted authorities' files hold, PEM."""
+    """Contents of the files of a certificate, its key and the trusted authorities, as PEM."""
 
     chain: bytes
     key: bytes
@@ -45,7 +45,7 @@ class Material:
         return common_name(self.leaf)
 
     def described(self, files: "TlsFiles") -> dict[str, str]:
-        """Return the files, and digests of what was read from them."""
+        """Return the file paths, and digests of the contents read from them."""
         found = {"certificate": str(files.certificate), "sha256": hashlib.sha256(self.chain).hexdigest()}
         if files.authorities is not None:
             found |= {
@@ -57,14 +57,14 @@ class Material:
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """Where a certificate, its key and the authorities lie that sign the other side's; `authorities` None: any."""
+    """Paths of a certificate, its key and the authorities that sign the peer's; `authorities` None: any."""
 
     certificate: Path
     key: Path
     authorities: Path | None = None
 
     def stamps(self) -> tuple[object, ...]:
-        """Return what changes with the files."""
+        """Return values that change whenever a file changes."""
         found: list[object] = []
         for path in filter(None, (self.certificate, self.key, self.authorities)):
             try:
@@ -76,8 +76,9 @@ class TlsFiles:
         return tuple(found)
 
     def read(self, now: datetime | None = None) -> Material:
-        """Return what the files hold. Raises: TlsError for files that are missing, hold something else, do not belong
-        together, or a certificate that is not valid now."""
+        """Return the contents of the files. Raises: TlsError for files that are missing, hold something else, do not
+        belong together, or a certificate that is not valid now.
+        """
         chain, key = _bytes(self.certificate), _bytes(self.key)
         leaf = _certificates(self.certificate, chain)[0]
         try:
@@ -109,13 +110,13 @@ def _certificates(path: Path, text: bytes) -> list[x509.Certificate]:
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """Return the common name of a certificate's subject, "" without one."""
+    """Return the common name of a certificate's subject; empty if it has none."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
 
 
 def check_validity(path: Path, certificate: x509.Certificate, now: datetime) -> None:
-    """Return if the certificate is valid now. Raises: TlsError."""
+    """Check that the certificate is valid now. Raises: TlsError."""
     if now > certificate.not_valid_after_utc:
         raise TlsError(f"{path}: the certificate expired at {_time(certificate.not_valid_after_utc)}")
     if now < certificate.not_valid_before_utc:
@@ -136,15 +137,18 @@ def _time(at: datetime) -> str:
 
 
 class Newer:
-    """Files that are read again when they have changed."""
+    """Files that are reloaded when they have changed."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._stamps = self._tried = files.stamps()
 
     def read(self) -> Material | None:
-        """Return what the files hold now; None if they have not changed. Raises: TlsError for files that cannot be
-        used, once they have been so for two looks: a pair that is being replaced has halves of two."""
+        """Return the new contents of the files; None if they have not changed.
+
+        Raises: TlsError for unusable files, once two reads in a row found them so: during a replacement, certificate
+        and key may not match.
+        """
         stamps = self._files.stamps()
         if stamps == self._stamps:
             return None
@@ -161,10 +165,10 @@ class Newer:
 
 
 class ClientTls:
-    """A client's certificate and the authorities that sign the server's; `material` is what was read last."""
+    """A client's certificate and the authorities that sign the server's; `material` is the last read contents."""
 
     def __init__(self, files: TlsFiles) -> None:
-        """Raises: TlsError, also for a certificate that none of the authorities signed."""
+        """Read the files. Raises: TlsError, also for a certificate that none of the authorities signed."""
         self.files = files
         self._newer = Newer(files)
         self.material = self._checked(files.read())
@@ -176,11 +180,11 @@ class ClientTls:
 
     @property
     def user(self) -> str:
-        """Whom the certificate names."""
+        """The user that the certificate names."""
         return self.material.user
 
     def has_changed(self) -> bool:
-        """Read the files again if they have changed; return whether there is something new to connect with."""
+        """Reload the files if they have changed; return whether new connections need new credentials."""
         try:
             found = self._newer.read()
             if found is None or self._checked(found) == self.material:
@@ -194,11 +198,11 @@ class ClientTls:
         return True
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Return what a channel is made with."""
+        """Return the credentials of a channel."""
         return grpc.ssl_channel_credentials(self.material.authorities, self.material.key, self.material.chain)
 
     async def why_refused(self, target: str) -> str:
-        """Return why no connection with HOST:PORT comes to be, as far as a handshake shows it; "" when it does."""
+        """Return why a connection to HOST:PORT fails, as far as a handshake shows it; empty if it succeeds."""
         try:
             check_validity(self.files.certificate, self.material.leaf, datetime.now(UTC))
         except TlsError as error:

@@ -1,8 +1,8 @@
-"""Requests as spans: what a traced decision asks of the API server is a CLIENT span of its own, below the decision's.
+"""Spans of requests: each API request of a traced decision is a CLIENT span, below the decision's span.
 
-The server's span is a child of it, so that whatever draws a graph of services from traces sees who called whom. A
-request that belongs to no sampled trace (a renewal of a Lease, a list) makes no span. A span is composed when its
-request ends, with one call of the tracer; its id comes from a stream of random numbers of its own.
+The server's span is a child of it, so that a service graph drawn from traces shows caller and callee. A request
+outside any sampled trace (a renewal of a Lease, a list) makes no span. The span is made when its request ends,
+with one call of the tracer; its id comes from a random stream of its own.
 """
 
 from collections.abc import AsyncIterator
@@ -24,11 +24,11 @@ class TracedTransport:
         self._inner, self._tracer = inner, tracer
 
     def api(self, identity: str = "") -> Api:
-        """Return the server as one of this process's identities. Raises: KeyError without its token."""
+        """Return the API for one of this process's identities. Raises: KeyError without its token."""
         return _TracedApi(self._inner.api(identity), self._tracer)
 
     async def node_api(self, node: str) -> Api:
-        """Return the server as `system:node:<node>`. Raises: Forbidden, UnknownOutcome."""
+        """Return the API for `system:node:<node>`. Raises: Forbidden, UnknownOutcome."""
         return _TracedApi(await self._inner.node_api(node), self._tracer)
 
 

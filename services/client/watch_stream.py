@@ -1,7 +1,7 @@
 """The stream of watches: every watch of this process, of all its identities, over one connection.
 
-A watch that is lost says so to its reader, who resumes; nothing is resumed here. Readers that fall
-behind hold the whole stream back, until the slowest of them is cut.
+A lost watch raises an error to its reader, which resumes it; this module resumes nothing. Slow readers hold the
+whole stream back, until the slowest of them is cut.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ SLOW_READER_MAX_S = 10.0
 
 
 class _Watch:
-    """One open watch: batches that wait for their reader, and how it ended."""
+    """One open watch: batches queued for its reader, and how it ended."""
 
     __slots__ = ("ended", "is_sent", "number", "queue", "queued_bytes", "request", "token", "wake")
 
@@ -59,7 +59,7 @@ class Watches:
 
     @property
     def open(self) -> int:
-        """Watches that have a reader."""
+        """Number of watches with a reader."""
         return len(self._watches)
 
     async def watch(self, request: WatchRequest, token: str) -> AsyncGenerator[list[WatchEvent], None]:
@@ -101,12 +101,12 @@ class Watches:
         self._drained.set()
 
     def request_progress(self, resources: Iterable[str]) -> None:
-        """Ask for a bookmark on each watch of these resources; the stream that stands, or the next one, carries it."""
+        """Ask for a bookmark on each watch of these resources, over the current stream or the next one."""
         self._progress |= dict.fromkeys(resources)
         self._has_work.set()
 
     async def run(self) -> None:
-        """Keep the stream up while there is anything to watch; only cancellation ends it."""
+        """Keep the stream up while there are watches; only cancellation ends it."""
         await self._link.keep_up(
             "Watch",
             self._has_work,

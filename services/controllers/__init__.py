@@ -1,1 +1,1 @@
-"""The controller manager: every folder is a controller, `shared_*` what several of them use."""
+"""The controller manager: every folder is a controller, `shared_*` folders are used by several of them."""

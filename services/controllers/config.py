@@ -8,7 +8,7 @@ from services.runtime.election import LeaderElectionConfig
 
 @dataclass(frozen=True, kw_only=True)
 class ControllersConfig(LeaderElectionConfig):
-    """Run the workload and infrastructure controllers."""
+    """Configuration of the process that runs the workload and infrastructure controllers."""
 
     controllers: tuple[str, ...] = setting(
         ("*",),

@@ -1,4 +1,4 @@
-"""When the workloads of these controllers will make no more pods, although they are not being deleted.
+"""Conditions under which a workload that still exists makes no more pods, so that its claim can be released.
 
 Source: controllers 1.6; kep-5194 5.2.
 """
@@ -17,13 +17,15 @@ Scaled = ReplicaSet | StatefulSet | Deployment
 
 
 def is_scaled_to_zero(switches: Switches) -> Callable[[Scaled, Listers], bool]:
-    """Return whether a workload has no replicas and its controller has seen that."""
+    """Return a check whether a workload has no replicas and its controller has observed that."""
     is_on = switches.of(ReleaseSwitches).on_scale_to_zero
     return lambda owner, listers: is_on and _is_empty(owner)
 
 
 def is_rolled_to_zero(switches: Switches) -> Callable[[Deployment, Listers], bool]:
-    """Return whether a Deployment has no replicas, and no ReplicaSet of it has: in a rollout both share the claim."""
+    """Return a check whether a Deployment and all its ReplicaSets have no replicas; during a rollout they share the
+    claim.
+    """
     is_on = switches.of(ReleaseSwitches).on_scale_to_zero
 
     def is_done(deployment: Deployment, listers: Listers) -> bool:
@@ -34,7 +36,9 @@ def is_rolled_to_zero(switches: Switches) -> Callable[[Deployment, Listers], boo
 
 
 def is_over_or_suspended(switches: Switches) -> Callable[[Job, Listers], bool]:
-    """Return whether a Job has ended and none of its pods is terminating; or, as configured, is suspended and idle."""
+    """Return a check whether a Job has ended and no pod of it terminates; or, if so configured, is suspended and
+    idle.
+    """
     on_suspend = switches.of(ReleaseSwitches).on_suspend
 
     def is_done(job: Job, listers: Listers) -> bool:

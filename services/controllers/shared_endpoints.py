@@ -1,7 +1,7 @@
-"""What endpoints a Service's pods are, and on which ports. Pure.
+"""Endpoints of a Service's pods, and their ports. Pure.
 
-A pod is an endpoint while it has an address and has not ended: a terminating one stays, not ready; one that is unbound
-has no address any more. Source: upstream `staging/src/k8s.io/endpointslice/utils.go`,
+A pod is an endpoint while it has an address and has not ended. A terminating pod stays, not ready; an unbound
+one has no address any more. Source: upstream `staging/src/k8s.io/endpointslice/utils.go`,
 `staging/src/k8s.io/endpointslice/util/controller_utils.go`.
 """
 
@@ -24,7 +24,7 @@ Ports = tuple[EndpointPort, ...]
 
 
 def is_endpoint(pod: Pod) -> bool:
-    """Whether the pod is reached at all."""
+    """Whether the pod is an endpoint: it has an address and a node, and has not ended."""
     return bool(pod.status.pod_ip) and bool(pod.spec.node_name) and not pod.is_terminal
 
 
@@ -40,13 +40,13 @@ def _seen(pod: Pod) -> tuple[object, ...]:
 
 
 class ServiceSelectors:
-    """The services that select pods, by namespace: most pods are in none, and most changes concern no service."""
+    """Services that select pods, by namespace. Most pods are in none, and most changes affect no service."""
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[Key, Selector]] = {}
 
     def keep(self, change: Change[Service]) -> None:
-        """Take a service in as it is now, or forget it."""
+        """Store the service's selector, or remove a deleted service."""
         key, new = change.object.metadata.key, change.new
         selectors = self._by_namespace.setdefault(key.namespace, {})
         selectors.pop(key, None)
@@ -56,11 +56,11 @@ class ServiceSelectors:
             del self._by_namespace[key.namespace]
 
     def of(self, key: Key) -> Selector | None:
-        """Return what a service selects by, None for one that selects no pods."""
+        """Return a service's selector; None if it selects no pods."""
         return self._by_namespace.get(key.namespace, {}).get(key)
 
     def of_pod(self, change: Change[Pod]) -> Sequence[Key]:
-        """Return the services that select the pod before or after, if anything changed that endpoints show."""
+        """Return the services that select the old or new pod, if the change affects endpoints."""
         selectors = self._by_namespace.get(change.object.metadata.namespace)
         if selectors is None or not matters(change.old, change.new):
             return ()
@@ -69,7 +69,7 @@ class ServiceSelectors:
 
 
 def endpoint_of(pod: Pod, service: Service, node: Node | None) -> Endpoint:
-    """Return the endpoint that a pod is."""
+    """Return the endpoint of a pod."""
     is_serving, is_leaving = is_ready(pod), pod.metadata.deletion_timestamp is not None
     ready = service.spec.publish_not_ready_addresses or (is_serving and not is_leaving)
     named = pod.spec.hostname and pod.spec.subdomain == service.metadata.name
@@ -99,7 +99,7 @@ def _hints(service: Service, node: str, zone: str | None) -> EndpointHints | Non
 
 
 def ports_of(service: Service, pod: Pod) -> Ports:
-    """Return the service's ports as this pod has them; a named port that it lacks is left out."""
+    """Return the service's ports as target ports of this pod; a named port that the pod lacks is left out."""
     found = []
     for port in service.spec.ports:
         if (number := _number(port, pod)) is not None:
@@ -122,10 +122,10 @@ def _number(port: ServicePort, pod: Pod) -> int | None:
 
 
 def documents(views: tuple[Any, ...]) -> list[Document]:
-    """Return views as documents, a condition that is False said as well."""
+    """Return views as documents, with False conditions included."""
     return [msgspec.to_builtins(each) for each in views]
 
 
 def port_documents(ports: Ports) -> list[Document]:
-    """Return ports as documents, name and protocol said even if they are the usual ones."""
+    """Return ports as documents, with name and protocol even if they are the defaults."""
     return [{"name": each.name, "protocol": each.protocol, **msgspec.to_builtins(each)} for each in ports]

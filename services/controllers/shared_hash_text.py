@@ -1,7 +1,7 @@
-"""How hashes of templates and revisions stand in names and labels."""
+"""Text form of template and revision hashes in names and labels."""
 
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels and nothing that looks like one, so that no bad word can appear."""
+"""Characters of hash texts: no vowels or look-alikes, so that no bad word can appear."""
 
 
 def hash_text(value: int) -> str:

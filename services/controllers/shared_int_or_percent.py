@@ -1,4 +1,4 @@
-"""Numbers that may be percentages, `maxUnavailable: 25%`, as upstream's IntOrString."""
+"""Numbers that may be percentages, such as `maxUnavailable: 25%`; upstream's IntOrString."""
 
 
 def resolve(value: int | str | None, total: int, *, is_up: bool) -> int:

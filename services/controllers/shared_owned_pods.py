@@ -1,4 +1,4 @@
-"""What a controller that makes pods learns from their changes: whose they are, and what it may stop waiting for.
+"""Pod changes for a controller that makes pods: the owner of each pod, and the expectations it fulfils.
 
 Source: controllers 1.2 and 1.4; upstream `addPod`, `updatePod` and `deletePod` of these controllers.
 """
@@ -14,13 +14,13 @@ from services.reconcile.controller import Change, Listers, refusal_message
 from services.reconcile.expectations import Expectations
 
 Refusal = tuple[str, str]
-"""Reason and message of the first call for pods that failed."""
+"""Reason and message of the first failed call for pods."""
 REJECTED_AGAIN_S = 10.0
-"""After asking for pods, look again: a creation refused for good brings no change that would."""
+"""Seconds until the next look after a request for pods: a creation refused for good causes no change event."""
 
 
 def is_refusal(reason: str) -> bool:
-    """Whether a call failed by itself, not because an earlier one of its batch did."""
+    """Whether a call itself failed, instead of being skipped after a failure in its batch."""
     return not reason.startswith("not performed")
 
 
@@ -34,13 +34,13 @@ def deletions(owner: Workload, pods: list[Pod]) -> list[Action | Batch]:
 
 
 class OwnedPods:
-    """One controller's books of pods. `orphans`: the pods without a controller, some of which it may adopt.
+    """One controller's record of its pods. `orphans`: pods without a controller, some of which it may adopt.
 
-    `expectations` of the owners' keys are lowered by what is seen, and by calls that failed.
+    `expectations` by owner key are lowered by observed changes, and by failed calls.
     """
 
     def __init__(self, view: type[ReplicaSet] | type[DaemonSet] | type[ReplicationController]) -> None:
-        """`view`: the kind that owns the pods."""
+        """`view`: the owner's kind."""
         self.expectations = Expectations()
         self.orphans = Orphans()
         self._view = view
@@ -49,7 +49,7 @@ class OwnedPods:
         self._refusals: dict[Key, Refusal] = {}
 
     def changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
-        """Lower expectations and return the owners concerned."""
+        """Lower expectations and return the affected owners."""
         old, new = change.old, change.new
         self.orphans.note(old, new)
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
@@ -73,7 +73,7 @@ class OwnedPods:
         return key if found is None or found.metadata.uid == reference.uid else None
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Take back what was expected of a call that failed; the first failure is news."""
+        """Undo the expectation of a failed call, and keep the first failure for a report."""
         match action:
             case Create() if action.resource == "pods":
                 self.expectations.creation_observed(key)
@@ -89,7 +89,7 @@ class OwnedPods:
     def take_news(
         self, owner: ReplicaSet | DaemonSet | ReplicationController
     ) -> tuple[list[RecordEvent], Refusal | None]:
-        """Return the Events of pods that were asked for and have been seen since the last call, and the refusal."""
+        """Return the Events of requested pods that were seen since the last call, and the refusal."""
         key = owner.metadata.key
         events = [event(owner, "SuccessfulCreate", f"Created pod: {name}") for name in self._created.pop(key, ())]
         refusal = self._refusals.pop(key, None)
@@ -98,7 +98,7 @@ class OwnedPods:
         return events, refusal
 
     def forget(self, key: Key) -> None:
-        """The owner is gone."""
+        """Forget a deleted owner."""
         self.expectations.forget(key)
         self._created.pop(key, None)
         self._refusals.pop(key, None)

@@ -1,4 +1,4 @@
-"""Who controls an object: the one controller reference, and how objects are adopted and released.
+"""Ownership of objects: the single controller reference, adoption and release.
 
 Source: controllers 1.4; upstream `ControllerRefManager`.
 """
@@ -29,7 +29,7 @@ Workload = ReplicaSet | Deployment | Job | DaemonSet | StatefulSet | Replication
 
 @dataclass(frozen=True)
 class Claim(Generic[V]):
-    """What a controller holds after claiming. `kept` includes `adopted`."""
+    """Result of claiming objects. `kept` includes `adopted`."""
 
     kept: tuple[V, ...]
     adopted: tuple[V, ...]
@@ -37,7 +37,7 @@ class Claim(Generic[V]):
 
 
 def is_owner(reference: OwnerReference | None, view: type[View]) -> bool:
-    """Whether the reference names an object of that kind, in whatever version of its group."""
+    """Whether the reference names an object of that kind, in any version of its group."""
     if reference is None:
         return False
     resource = resource_of_view(view)
@@ -60,7 +60,7 @@ def is_alive(live: View | None, owner: Workload) -> bool:
 
 
 def selector_of(owner: Workload) -> Selector | None:
-    """Return the matcher; None when there is none, it is empty (it would take every pod) or it is broken."""
+    """Return the selector; None if it is missing, empty (it would match every pod) or invalid."""
     wanted = owner.spec.selector
     if wanted is None or not (wanted.match_labels or wanted.match_expressions):
         return None
@@ -73,10 +73,10 @@ def selector_of(owner: Workload) -> Selector | None:
 def claim(
     owned: Iterable[V], orphans: Iterable[V], owner: Workload, selector: Selector, *, can_adopt: bool
 ) -> Claim[V]:
-    """Return what to keep, adopt and release.
+    """Return the objects to keep, adopt and release.
 
-    Own and matching: kept. Own and not matching: released, unless the owner is being deleted. `orphans`: those it may
-    adopt, if it is allowed to adopt at all.
+    Owned and matching objects are kept. Owned objects that do not match are released, unless the owner is being
+    deleted. `orphans`: candidates for adoption, if `can_adopt`.
     """
     kept: list[V] = []
     released: list[V] = []
@@ -93,7 +93,7 @@ def claim(
 
 
 def owners_of(view: type[Workload], change: Change[V], listers: Listers) -> list[Key]:
-    """Return the owners that an object had and has, or those that would adopt it."""
+    """Return the old and new owner of an object; for an orphan, the owners that would adopt it."""
     found: dict[Key, None] = {}
     for each in (change.old, change.new):
         if each is not None and (key := owner_key(view, each.metadata)) is not None:
@@ -104,7 +104,7 @@ def owners_of(view: type[Workload], change: Change[V], listers: Listers) -> list
 
 
 def adopters(view: type[Workload], orphan: Described, listers: Listers) -> list[Key]:
-    """Return the owners of that kind whose selector matches an object that has no controller."""
+    """Return the owners of that kind whose selector matches an object without a controller."""
     meta = orphan.metadata
     if meta.controller is not None:
         return []
@@ -119,7 +119,7 @@ def _is_adoptable(candidate: Described, selector: Selector) -> bool:
 
 
 def changes_of(resource: str, found: Claim[V], owner: Workload) -> list[Patch]:
-    """Return the patches that make a claim true; each carries the object's uid."""
+    """Return the patches that carry out a claim; each contains the object's uid."""
     adoption: Document = controller_reference(owner)
     release: Document = {"$patch": "delete", "uid": owner.metadata.uid}
     return [
@@ -130,22 +130,22 @@ def changes_of(resource: str, found: Claim[V], owner: Workload) -> list[Patch]:
 
 
 class Orphans:
-    """Which objects of a kind have no controller, by namespace; kept up to date by a watch.
+    """Objects of a kind without a controller, by namespace; a watch keeps it up to date.
 
-    Saves looking through a whole namespace on every reconcile.
+    It saves a scan of a whole namespace on every reconcile.
     """
 
     def __init__(self) -> None:
         self._keys: dict[str, dict[Key, None]] = {}
 
     def note(self, old: V | None, new: V | None) -> None:
-        """Take a change into account."""
+        """Apply a change of an object."""
         if new is not None and new.metadata.controller is None:
             self._keys.setdefault(new.metadata.namespace, {})[new.metadata.key] = None
         elif (gone := new or old) is not None:
             self._keys.get(gone.metadata.namespace, {}).pop(gone.metadata.key, None)
 
     def adoptable(self, lister: Lister[V], namespace: str, selector: Selector) -> list[V]:
-        """Return the orphans of one namespace that this selector may adopt, in the order they became orphans."""
+        """Return the orphans of one namespace that the selector matches, in the order they became orphans."""
         found = (lister.get(key) for key in self._keys.get(namespace, ()))
         return [each for each in found if each is not None and _is_adoptable(each, selector)]

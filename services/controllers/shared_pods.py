@@ -1,7 +1,7 @@
-"""Pods as controllers look at them: ready since when, which go first when there are too many, which are on which node.
+"""Pods for controllers: ready since when, the order of deletion, and the pods of each node.
 
-The time of a transition stands in the object, so availability compares it with the wall clock, as upstream does: a
-controller that has just started knows no other.
+The transition time is in the object, so availability compares it with the wall clock, as upstream does: a
+controller that has just started has no other time.
 Source: controllers 2; upstream `pkg/api/v1/pod`, `ActivePodsWithRanks` (`pkg/controller/controller_utils.go`).
 """
 
@@ -29,7 +29,7 @@ def ready_since_s(pod: Pod) -> float | None:
 
 
 def available_in_s(pod: Pod, min_ready_s: int, wall_s: float) -> float | None:
-    """Return the seconds until the ready pod counts as available, 0 when it does, None when it is not ready."""
+    """Return the seconds until the ready pod counts as available; 0 if it does, None if it is not ready."""
     since = ready_since_s(pod)
     if since is None:
         return None
@@ -37,10 +37,10 @@ def available_in_s(pod: Pod, min_ready_s: int, wall_s: float) -> float | None:
 
 
 def in_deletion_order(pods: list[Pod], siblings_by_node: dict[str, int], wall_s: float) -> list[Pod]:
-    """Return the pods, the one to delete first at the front.
+    """Return the pods in the order of deletion, the first to delete at the front.
 
-    Without node; Pending before Unknown before Running; not ready; lower deletion cost; more siblings
-    on its node; ready for a shorter time (in powers of two); more restarts; younger.
+    Without node; Pending before Unknown before Running; not ready; lower deletion cost; more siblings on its node;
+    ready for a shorter time (in powers of two); more restarts; younger.
     Deviates: upstream breaks ties within one power of two by uid before it counts restarts.
     """
 
@@ -73,13 +73,13 @@ def _cost(pod: Pod) -> int:
 
 
 BY_NODE = attrgetter("spec.node_name")
-"""The group of a pod that is the node it is bound to."""
+"""Group function: the node that a pod is bound to."""
 
 
 class PodsBy:
-    """Keys of pods by the group each is in ("": none), in the order they were seen there; kept up to date by a watch.
+    """Keys of pods by group ("": no group), in the order they were seen there; a watch keeps it up to date.
 
-    Saves looking through all pods on every reconcile.
+    It saves a scan of all pods on every reconcile.
     """
 
     def __init__(self, group_of: Callable[[Pod], str]) -> None:
@@ -87,7 +87,7 @@ class PodsBy:
         self._keys: dict[str, dict[Key, None]] = {}
 
     def note(self, old: Pod | None, new: Pod | None) -> None:
-        """Take a change into account."""
+        """Apply a change of a pod."""
         before = self._group_of(old) if old is not None else ""
         after = self._group_of(new) if new is not None else ""
         if before == after:
@@ -105,10 +105,10 @@ class PodsBy:
 
 
 def owner_unless_ended(pod: Pod) -> str:
-    """Return the uid of the pod's controller, "" when it has none, or the pod has ended.
+    """Return the uid of the pod's controller; empty if it has none, or if the pod has ended.
 
-    A runaway leaves thousands of Failed pods with their owner. They take no part in any decision (upstream filters
-    them out before claiming), so no reconcile should have to look at them.
+    A runaway leaves thousands of Failed pods with their owner. They affect no decision (upstream filters them out
+    before claiming), so no reconcile should have to read them.
     """
     reference = None if pod.is_terminal else pod.metadata.controller
     return reference.uid if reference is not None else ""

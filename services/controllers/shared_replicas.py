@@ -1,7 +1,8 @@
-"""Keep as many pods alive as a ReplicaSet asks for, or a ReplicationController: one controller for both kinds.
+"""Keep the requested number of pods of a ReplicaSet or ReplicationController alive: one controller for both
+kinds.
 
-Failed pods are not active and are replaced at once: against a node that always rejects, this is the
-runaway that unbinding is about. With `rs.failed_backoff=on` replacing waits, longer each time.
+Failed pods are not active and are replaced at once: against a node that always rejects, this is the runaway
+that unbinding avoids. With `rs.failed_backoff=on` each replacement waits longer.
 Source: controllers 1.2 to 1.4 and 2; upstream `pkg/controller/replicaset/replica_set.go`,
 `pkg/controller/controller_utils.go`.
 """
@@ -26,14 +27,14 @@ from services.reconcile.writes import controller_reference
 Replicated = ReplicaSet | ReplicationController
 
 BURST = 500
-"""Pods created or deleted in one sync at most (upstream BurstReplicas)."""
+"""Maximum number of pods created or deleted in one sync (upstream BurstReplicas)."""
 BACKOFF_BASE_S = 10.0
 BACKOFF_MAX_S = 600.0
 
 
 @dataclass
 class _Backoff:
-    """Failures in a row of one ReplicaSet's pods. `has_news`: some failed since the last delay was set."""
+    """Consecutive failures of one ReplicaSet's pods. `has_news`: a pod failed since the last delay was set."""
 
     failures: int = 0
     until_s: float = 0.0
@@ -41,10 +42,10 @@ class _Backoff:
 
 
 class ReplicaSets:
-    """One controller's memory and its reconcile."""
+    """The controller's memory and its reconcile function."""
 
     def __init__(self, switches: Switches, view: type[ReplicaSet] | type[ReplicationController] = ReplicaSet) -> None:
-        """`view`: which of the two kinds."""
+        """`view`: the kind, ReplicaSet or ReplicationController."""
         self._view = view
         self._waits_after_failures = switches.of(WorkloadSwitches).failed_backoff == "on"
         self.pods = OwnedPods(view)
@@ -52,7 +53,7 @@ class ReplicaSets:
         self._backoffs: dict[Key, _Backoff] = {}
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
-        """Lower expectations and return the ReplicaSets concerned."""
+        """Lower expectations and return the affected ReplicaSets."""
         old, new = change.old, change.new
         self._unfinished.note(old, new)
         if self._waits_after_failures and old is not None and new is not None:
@@ -68,7 +69,7 @@ class ReplicaSets:
             self._backoffs.pop(key, None)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Claim pods, report the status, then create what is missing or delete what is too much."""
+        """Claim pods, report the status, then create missing pods or delete surplus ones."""
         replica_set = listers.of(self._view).get(key)
         if replica_set is None:
             self.pods.forget(key)

@@ -1,7 +1,7 @@
-"""An owner's revisions: which one is what it asks for now, which came before, and which may be forgotten.
+"""Revisions of an owner: the current one, earlier ones, and those that may be deleted.
 
-StatefulSets and DaemonSets keep each state of their template as a ControllerRevision, so that pods can be
-distinguished by the state they were made from, and an earlier state can be asked for again.
+StatefulSets and DaemonSets keep each state of their template as a ControllerRevision. So pods can be
+distinguished by the state they were made from, and an earlier state can be restored.
 Source: controllers 4 and 6; upstream `pkg/controller/history`.
 """
 
@@ -24,16 +24,16 @@ from services.reconcile.writes import controller_reference
 RESOURCE = "controllerrevisions.apps"
 HASH_LABEL = "controller.kubernetes.io/hash"
 POD_LABEL = "controller-revision-hash"
-"""Label of pods: which revision they were made from (a StatefulSet writes its name, a DaemonSet its hash)."""
+"""Label of pods: the revision they were made from (a StatefulSet writes its name, a DaemonSet its hash)."""
 _PREFIX_MAX = 223
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 @dataclass(frozen=True)
 class OwnerRevision:
-    """The revision of what an owner asks for now, and the write that makes it so; None when it is there already.
+    """The owner's current revision, and the write that stores it; None if it is already stored.
 
-    `collision_count`: the owner's, counted up for each name that another object holds.
+    `collision_count`: the owner's counter, raised for each name that another object holds.
     """
 
     revision: ControllerRevision
@@ -47,15 +47,16 @@ def data_of(template: Document) -> Document:
 
 
 def template_of(data: Mapping[str, Any]) -> Document:
-    """Return the pod template that `data_of` was given."""
+    """Return the pod template from the result of `data_of`."""
     template = data.get("spec", {}).get("template") or {}
     return {name: value for name, value in template.items() if name != "$patch"}
 
 
 def hash_of(data: Document, collision_count: int) -> str:
-    """Return the text that distinguishes revisions: FNV-1 over the canonical JSON and the count.
+    """Return the hash text of a revision: FNV-1 over the canonical JSON and the count.
 
-    Deviates: upstream hashes the JSON of its Go types, in their order of fields, so texts differ from a real cluster's.
+    Deviates: upstream hashes the JSON of its Go types, in their order of fields, so texts differ from a real
+    cluster's.
     """
     value = 2166136261
     for byte in _ENCODER.encode(data) + str(collision_count).encode():
@@ -69,7 +70,7 @@ def name_of(owner: str, text: str) -> str:
 
 
 def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision]:
-    """Return the revisions, the newest last: by number, then by age, then by name."""
+    """Return the revisions, the newest last, sorted by number, then age, then name."""
     return sorted(revisions, key=lambda r: (r.revision, r.metadata.creation_timestamp, r.metadata.name))
 
 
@@ -80,9 +81,9 @@ def find(
     known: Lister[ControllerRevision],
     hash_label: str = HASH_LABEL,
 ) -> OwnerRevision:
-    """Return the revision of the owner's template: the newest of equal ones, numbered highest, or a new one.
+    """Return the revision of the owner's template: the newest of equal ones with the highest number, or a new one.
 
-    `document`: the owner's; `revisions`: those it controls, of all that are `known`. A new one carries the template's
+    `document`: the owner's; `revisions`: those it controls, of all that are `known`. A new one has the template's
     labels, its hash and the owner's annotations.
     """
     template = document.get("spec", {}).get("template") or {}
@@ -120,10 +121,10 @@ def find(
 def surplus(
     revisions: Iterable[ControllerRevision], live: Collection[str], limit: int, *, counts_live: bool = False
 ) -> list[Delete]:
-    """Return the deletions of the oldest revisions beyond the history limit; none that is in use.
+    """Return the deletions of the oldest unused revisions beyond the history limit.
 
-    `live`: names of revisions that pods were made from or that the owner goes by. `counts_live`: whether those take up
-    the limit too, as a DaemonSet has it.
+    `live`: names of revisions that pods were made from or that the owner uses. `counts_live`: whether those count
+    towards the limit too, as for a DaemonSet.
     """
     ordered = in_order(revisions)
     history = [each for each in ordered if each.metadata.name not in live]

@@ -4,7 +4,7 @@ from services.api.meta import LabelSelector
 
 
 def go_text(selector: LabelSelector | None) -> str:
-    """Return what `%v` prints of a `*metav1.LabelSelector`."""
+    """Return the text that Go's `%v` prints for a `*metav1.LabelSelector`."""
     if selector is None:
         return "nil"
     labels = "".join(f"{name}: {value}," for name, value in sorted(selector.match_labels.items()))

@@ -1,4 +1,4 @@
-"""The switches that the controllers read, as typed views: one for each group of controllers that ask the same."""
+"""Switches that the controllers read, as typed views: one per group of controllers with the same switches."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,14 +11,14 @@ from services.reconcile.manager_switches import ManagerSwitches
 
 @dataclass(frozen=True)
 class QuotaSwitches:
-    """Of what quotas count."""
+    """Switches of quota counting."""
 
     has_extended_resources: bool = switch("DRAExtendedResource")
 
 
 @dataclass(frozen=True)
 class WorkloadSwitches:
-    """Of controllers that make pods."""
+    """Switches of controllers that make pods."""
 
     may_replace_many: bool = switch("MaxUnavailableStatefulSet")
     counts_rejections: bool = switch("job.count_rejections")
@@ -27,7 +27,7 @@ class WorkloadSwitches:
 
 @dataclass(frozen=True)
 class DeschedulerSwitches:
-    """Of the descheduler."""
+    """Switches of the descheduler."""
 
     is_on: bool = switch("descheduler.enabled")
     excluded_owners: str = switch("descheduler.exclude_owners")
@@ -38,7 +38,7 @@ class DeschedulerSwitches:
 
 @dataclass(frozen=True)
 class VolumeSwitches:
-    """Of controllers of volumes."""
+    """Switches of volume controllers."""
 
     controller_attaches: bool = switch("kubelet.enable_controller_attach_detach")
     provision_s: float = switch("volumes.provision_s")
@@ -46,7 +46,7 @@ class VolumeSwitches:
 
 @dataclass(frozen=True)
 class NodeSwitches:
-    """Of controllers that look after nodes, and after pods of nodes that are gone."""
+    """Switches of controllers of nodes, and of pods whose nodes are gone."""
 
     grace_s: float = switch("node.grace_s")
     is_eviction_faithful: bool = switch("tainteviction.faithful")
@@ -56,7 +56,7 @@ class NodeSwitches:
 
 @dataclass(frozen=True)
 class UnbindingSwitches:
-    """Of controllers that unbind pods, or hold back nodes that do."""
+    """Switches of controllers that unbind pods, or hold back nodes that do."""
 
     on_reject: str = switch("kubelet.on_reject")
     taints_storms: bool = switch("unbind.storm_taint")

@@ -1,7 +1,8 @@
-"""Moves objects by KWOK's Stages that no kubelet hosts: Deployments, Jobs, Leases, kinds of one's own.
+"""Player of KWOK's Stages for objects that no kubelet hosts: Deployments, Jobs, Leases, custom kinds.
 
-What stages do to one object is `services/kwok/stages/lifecycle`; here objects are followed, a kind as soon as a
-stage is for it and it is served, and calls are made, as one user and under the lease of the process.
+`services/kwok/stages/lifecycle` decides what stages do to one object. This module follows objects, a kind as
+soon as it is served and a stage refers to it, and makes the calls, as one user and under the lease of the
+process.
 Source: kubernetes-sigs/kwok pkg/kwok/controllers/stage_controller.go, stages_manager.go; decision 0078.
 """
 
@@ -36,15 +37,15 @@ from services.reconcile.controller import Change
 V = TypeVar("V", bound=View)
 MANAGER: Final = "kwok-stages"
 FAILED: Final = "StageFailed"
-"""Reason of the Event that says why a stage could not be played."""
+"""Reason of the Event about a stage that failed."""
 log = structlog.get_logger()
 Ref = tuple[str, str]
-"""The apiVersion and kind that stages say."""
+"""apiVersion and kind, as stages give them."""
 
 
 @dataclass
 class _Moved:
-    """An object that stages may move. `timer`: of the stage that is next."""
+    """An object that stages may move. `timer`: the timer of the next stage."""
 
     uid: str
     life: Life
@@ -57,7 +58,10 @@ class _Moved:
 
 
 class StagePlayer:
-    """The stages of one mesh for what no kubelet hosts. `follows_objects`: Stage objects count besides `stages`."""
+    """The stages of one mesh, for objects that no kubelet hosts.
+
+    `follows_objects`: Stage objects count besides `stages`.
+    """
 
     def __init__(self, seams: Seams, stages: tuple[Stage, ...], *, seed: int, follows_objects: bool) -> None:
         self._seams, self._seed, self._follows = seams, seed, follows_objects
@@ -76,7 +80,7 @@ class StagePlayer:
         self._client.lead(epoch, deposed)
 
     async def run(self) -> None:
-        """Move objects until cancelled."""
+        """Play stages until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -152,12 +156,12 @@ class StagePlayer:
 
     @property
     def now(self) -> float:
-        """The time, in monotonic seconds."""
+        """The current time, in monotonic seconds."""
         return self._seams.clock.now()
 
     @property
     def wall_s(self) -> float:
-        """The time, in epoch seconds."""
+        """The current time, in epoch seconds."""
         return self._seams.clock.wall()
 
     def follow(self, resource: Resource) -> Informer[AnyObject]:
@@ -165,11 +169,11 @@ class StagePlayer:
         return self._informer(AnyObject, resource)
 
     def life(self, resource: Resource, key: Key, stages: tuple[Stage, ...]) -> Life:
-        """Return the life of an object, whose luck is that of its name."""
+        """Return the life of an object; its random draws depend on its name."""
         return Life(stages, Draws(self._seed, f"{resource.kind}/{key.namespace}/{key.name}"))
 
     def context(self) -> Context:
-        """Return what templates may ask; no node is at hand."""
+        """Return the context of templates, without a node."""
         return Context(format_time(self.wall_s), start_time=self._start)
 
     def record(self, resource: Resource, document: Document, event: StageEvent) -> None:

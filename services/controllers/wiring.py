@@ -1,4 +1,4 @@
-"""Build the controller manager: it runs the controllers whose folders lie beside this file."""
+"""Build the controller manager, which runs the controllers in the folders beside this file."""
 
 import contextlib
 import importlib
@@ -22,9 +22,9 @@ LEASE = "kube-controller-manager"
 
 @cache
 def registered() -> dict[str, Registration]:
-    """Return the controllers there are by name, in the order in which they start: the folder is the register.
+    """Return all controllers by name, in start order; every folder is one controller.
 
-    Raises: ValueError when two folders offer one name.
+    Raises: ValueError when two folders use one name.
     """
     found: dict[str, Registration] = {}
     for folder in (info.name for info in pkgutil.iter_modules(services.controllers.__path__) if info.ispkg):
@@ -35,9 +35,9 @@ def registered() -> dict[str, Registration]:
 
 
 def chosen(names: tuple[str, ...]) -> list[Registration]:
-    """Return which controllers to run, in their order.
+    """Return the controllers to run, in start order.
 
-    Raises: StartError naming one that does not exist.
+    Raises: StartError naming an unknown controller.
     """
     known = registered()
     for name in names:
@@ -52,7 +52,7 @@ def chosen(names: tuple[str, ...]) -> list[Registration]:
 
 
 def without_rest() -> tuple[str, ...]:
-    """Return what chooses the controllers of a mesh without REST, as the flag has it."""
+    """Return the flag value that selects the controllers of a mesh without REST."""
     return ("*", *(f"-{name}" for name, each in registered().items() if each.is_for_rest))
 
 

@@ -1,1 +1,1 @@
-"""Dynamic Resource Allocation, the part that is pure: which devices a node reaches, and which of them claims get."""
+"""Dynamic Resource Allocation, the pure part: devices that a node reaches, and their allocation to claims."""

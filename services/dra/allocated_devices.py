@@ -1,8 +1,8 @@
-"""What is allocated in the cluster, kept up to date claim by claim. Pure.
+"""Allocated devices of the cluster, updated claim by claim. Pure.
 
-Three things count: devices that a claim has for itself, the shares of devices that claims have together, and what
-these consume of their capacity. Devices given for admin access count for nothing. Which counters are consumed follows
-from the devices, because only the slices say what a device takes (`counters`).
+It counts three things: devices that a claim holds alone, shares of devices, and the capacity that shares
+consume. Devices with admin access do not count. Consumed counters are computed from the devices, because only
+the slices say what a device takes (`counters`).
 Source: dra-core 3.3, 6.1; upstream
 `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/allocatedstate.go`,
 `pkg/scheduler/framework/plugins/dynamicresources/allocateddevices.go`.
@@ -18,14 +18,18 @@ from services.dra.changes import Changes
 from services.dra.ids import DeviceId, PoolId
 
 Use = tuple[DeviceId, str | None, tuple[tuple[str, int], ...]]
-"""A device that a claim has: which, the id of its share (None: all of it), and what that consumes in thousandths."""
+"""A device of a claim: its id, the id of the share (None: the whole device), and the share's consumption in
+thousandths.
+"""
 NOTHING: Final[Mapping[str, int]] = {}
 K = TypeVar("K")
 
 
 class Allocated:
-    """`put` and `drop` a claim by its uid; reading costs nothing. With DRAConsumableCapacity off a share is the
-    whole device."""
+    """Allocated devices by claim uid. `put` and `drop` update one claim; reading is cheap.
+
+    With DRAConsumableCapacity off a share counts as the whole device.
+    """
 
     def __init__(self, *, consumable_capacity: bool = True) -> None:
         self._consumable = consumable_capacity
@@ -40,7 +44,7 @@ class Allocated:
         """The pools whose devices were allocated or freed."""
 
     def put(self, uid: str, *allocations: AllocationResult | None) -> None:
-        """Record that the claim has these devices and no others; what several allocations name counts once."""
+        """Set the claim's devices; a device in several allocations counts once."""
         results = [each for one in allocations if one is not None for each in one.devices.results]
         uses = tuple(dict.fromkeys(self._use(each) for each in results if not each.admin_access))
         before = self._by_claim.get(uid, ())
@@ -53,7 +57,7 @@ class Allocated:
             self._count(use, 1)
 
     def without(self, uids: Iterable[str]) -> "Allocated":
-        """Return a copy in which these claims have no devices."""
+        """Return a copy without the devices of these claims."""
         left_out = frozenset(uids)
         found = Allocated(consumable_capacity=self._consumable)
         found._by_claim = {uid: uses for uid, uses in self._by_claim.items() if uid not in left_out}
@@ -63,16 +67,16 @@ class Allocated:
         return found
 
     def drop(self, uid: str) -> None:
-        """Record that the claim has no devices."""
+        """Remove all devices of the claim."""
         for use in self._by_claim.pop(uid, ()):
             self._count(use, -1)
 
     def capacity(self, device: DeviceId) -> Mapping[str, int]:
-        """Return what the shares of a device consume by now, by full name in thousandths."""
+        """Return the capacity that a device's shares consume, by full name in thousandths."""
         return self._capacity.get(device, NOTHING)
 
     def of_pool(self, pool: PoolId) -> Iterable[str]:
-        """Return the names of the devices of a pool of which claims have all or a share."""
+        """Return the names of a pool's devices that claims hold, wholly or as shares."""
         return self._by_pool.get(pool, NOTHING)
 
     def _use(self, result: DeviceRequestAllocationResult) -> Use:

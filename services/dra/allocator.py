@@ -1,9 +1,10 @@
-"""The allocator: which devices a pod's claims get on one node. Pure; the first solution wins.
+"""The allocator: devices for a pod's claims on one node. Pure; the first solution wins.
 
-Nothing is scored, so order decides: claims as the pod names them, requests as the claim does, alternatives as the
-request does, pools by driver and name, slices by object name, devices as published. For several devices of one request
-the search goes through combinations, not permutations.
-Source: dra-core 3.2 to 3.4; KEP-4381, KEP-4816; upstream `staging/src/k8s.io/dynamic-resource-allocation/structured`.
+Nothing is scored, so order decides: claims in the pod's order, requests in the claim's, alternatives in the
+request's, pools by driver and name, slices by object name, devices as published. For several devices of one
+request the search tries combinations, not permutations.
+Source: dra-core 3.2 to 3.4; KEP-4381, KEP-4816; upstream
+`staging/src/k8s.io/dynamic-resource-allocation/structured`.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -33,9 +34,9 @@ Outcome = Solution | str
 
 
 class Allocator:
-    """For the unallocated claims of one pod, in one attempt; nothing that it is given may change meanwhile.
+    """Allocator of the unallocated claims of one pod, for one attempt; its inputs must not change meanwhile.
 
-    `tries_max`: how often devices are tried on a node.
+    `tries_max`: maximum number of device tries on a node.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class Allocator:
 
     @cached_property
     def kind(self) -> Hashable | None:
-        """What pods have in common whose claims get the same devices: what is asked for, and the classes as they are.
-        None: this one has no equal."""
+        """Key of pods whose claims get the same devices: the requests, and the class objects. None: no other pod is
+        equal.
+        """
         if self.features.counter_bugs:
             return None  # a node's outcome depends on the nodes before
         devices = [each.spec.devices for each in self.claims]
@@ -69,8 +71,8 @@ class Allocator:
     def allocate(self, node_name: str, pools: tuple[Pool, ...]) -> Outcome:
         """Return the devices for all claims, or why there is no solution on this node.
 
-        Nodes that reach the same pools, as one tuple, have the same outcome, which is searched for once.
-        Raises: AllocationError, which ends the attempt.
+        Nodes with the same pools, as the same tuple, share one outcome, which is computed once. Raises:
+        AllocationError, which ends the attempt.
         """
         known = self._outcomes.get(id(pools))
         if known is None:
@@ -99,7 +101,7 @@ class Allocator:
         return wanted
 
     def asked_by(self, place: int) -> list[tuple[RequestOption, ...]]:
-        """Return what the claim in that place asks for, request by request. Raises: AllocationError."""
+        """Return the requests of the claim at that place, one entry per request. Raises: AllocationError."""
         while len(self._asked) <= place:
             at = len(self._asked)
             requests = range(len(self.claims[at].spec.devices.requests))
@@ -124,7 +126,7 @@ class Allocator:
         return _DeviceDemand(asked, len(fixed), tuple(fixed))
 
     def selects(self, asked: RequestOption, candidate: Candidate) -> bool:
-        """Whether the request means the device. Raises: AllocationError."""
+        """Whether the request selects the device. Raises: AllocationError."""
         if candidate.device.binding_conditions and not self.features.binding_conditions:
             return False
         return asked.selects(candidate, self.claims[asked.claim])
@@ -132,8 +134,10 @@ class Allocator:
     def fitting(
         self, asked: RequestOption, candidate: Candidate, in_search: dict[DeviceId, dict[str, int]]
     ) -> tuple[Consumption, ...] | None:
-        """Return what the request consumes of the device's capacity beside all others, None when there is not as
-        much. `in_search`: what the shares picked so far consume."""
+        """Return the request's consumption of the device's capacity; None if other consumers leave too little.
+
+        `in_search`: consumption of the shares picked so far.
+        """
         if not self.features.consumable_capacity or not (candidate.device.capacity or asked.capacity):
             return ()
         found = asked.consumption(candidate.content)
@@ -147,7 +151,7 @@ class Allocator:
 
 
 class _Same:
-    """A class as it is: equal to itself alone."""
+    """Wrapper that compares a class by identity."""
 
     __slots__ = ("known",)
 
@@ -171,7 +175,7 @@ def _class_names(claim: DeviceClaim) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _DeviceDemand:
-    """A request on one node: how many devices; for All which, in order."""
+    """A request on one node: the number of devices; for All also the devices, in order."""
 
     asked: RequestOption
     count: int
@@ -180,7 +184,7 @@ class _DeviceDemand:
 
 @dataclass(slots=True)
 class _PickedDevice:
-    """A device picked in the search: the `k`-th of its request, at this place among the devices."""
+    """A device picked in the search: the `k`-th of its request; `at` is its index among the devices."""
 
     wanted: _DeviceDemand
     k: int
@@ -191,7 +195,7 @@ class _PickedDevice:
 
 @dataclass(slots=True)
 class _Choice:
-    """The alternative that is tried. `is_too_many`: whether all so far failed for the limit of the claim's devices."""
+    """The alternative being tried. `is_too_many`: whether all tries so far exceeded the claim's limit of devices."""
 
     alternatives: tuple[_DeviceDemand, ...]
     at: int = 0
@@ -199,11 +203,11 @@ class _Choice:
 
 
 class _Search:
-    """Depth first, with a stack of what was chosen; a failure goes back to the latest choice.
+    """Depth-first search with a stack of choices; a failure goes back to the latest choice.
 
-    When a request would take the claim beyond its limit of devices, other devices for what was picked before cannot
-    help, only other alternatives can: the failure goes back to these at once (`_is_too_many`). It never leaves the
-    claim, whose smallest alternatives are within the limit together.
+    When a request would exceed the claim's limit of devices, other devices for earlier picks cannot help, only
+    other alternatives can: the failure goes back to these at once (`_is_too_many`). It stays within the claim,
+    whose smallest alternatives are within the limit together.
     """
 
     def __init__(

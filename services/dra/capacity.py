@@ -1,7 +1,7 @@
-"""How much of a device a share of it consumes (consumable capacity, KEP-5075). Pure.
+"""Consumption of a device's capacity by a share (consumable capacity, KEP-5075). Pure.
 
-Every capacity of the device counts, requested or not: what is not requested is consumed by the policy's default, or
-whole. Amounts are compared in thousandths.
+Every capacity of the device counts. A capacity without a request is consumed by the policy's default, or whole.
+Amounts are compared in thousandths.
 Source: dra-core 3.3; upstream
 `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/consumable_capacity.go`.
 """
@@ -16,7 +16,7 @@ _DECIMAL = ((10**18, "E"), (10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "
 
 
 class Consumption(NamedTuple):
-    """Of one capacity: its name as published, its full name, what is consumed (thousandths and as text), of what."""
+    """Consumption of one capacity: its published name, full name, amount (thousandths and text), and the total."""
 
     name: str
     full_name: str
@@ -26,15 +26,16 @@ class Consumption(NamedTuple):
 
 
 def full_name(name: str, driver: str) -> str:
-    """Return the name with its domain: the driver's, if it has none."""
+    """Return the name with its domain; the default domain is the driver's."""
     return name if "/" in name else f"{driver}/{name}"
 
 
 def consumption_of(
     published: Mapping[str, DeviceCapacity], driver: str, requests: Mapping[str, str]
 ) -> tuple[Consumption, ...] | None:
-    """Return what a claim with those requests consumes of each capacity; None: the device cannot serve it at all,
-    because it lacks a capacity or its policy has no such amount."""
+    """Return a claim's consumption of each capacity; None if the device cannot serve it: a capacity is missing, or
+    its policy has no such amount.
+    """
     wanted = {full_name(name, driver): text for name, text in requests.items()}
     if wanted.keys() - {full_name(name, driver) for name in published}:
         return None

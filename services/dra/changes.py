@@ -1,4 +1,4 @@
-"""What changed since one looked last, for caches that follow a large state."""
+"""Log of recent changes, for caches that follow a large state."""
 
 from collections import deque
 from collections.abc import Hashable
@@ -10,7 +10,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Changes(Generic[T]):
-    """The latest changes, numbered. Older ones are forgotten: who asks for them has to look at everything."""
+    """The latest changes, numbered. Older ones are forgotten; a reader that missed them must read everything."""
 
     def __init__(self) -> None:
         self._latest: deque[T] = deque(maxlen=KEPT)
@@ -23,7 +23,7 @@ class Changes(Generic[T]):
         self.mark += 1
 
     def since(self, mark: int) -> list[T] | None:
-        """Return what changed after `mark`, oldest first; None: more than is remembered."""
+        """Return the changes after `mark`, oldest first; None if some of them are forgotten."""
         count = self.mark - mark
         if count > len(self._latest):
             return None

@@ -1,7 +1,7 @@
-"""Which pods the entries of a claim's `reservedFor` speak for. Pure.
+"""Pods that the entries of a claim's `reservedFor` cover. Pure.
 
-A pod is spoken for by its own entry, by its pod group's, and by the entry of its controller; a Deployment's pods belong
-to a ReplicaSet that is named after it and the hash of its template.
+A pod is covered by its own entry, by its pod group's, and by the entry of its controller. A Deployment's pods
+belong to a ReplicaSet that is named after it and the hash of its template.
 Source: kep-5194 4 and 9; KEP-5729.
 """
 
@@ -14,7 +14,7 @@ TEMPLATE_HASH = "pod-template-hash"
 
 
 def speaks_for(entry: ResourceClaimConsumerReference, pod: Pod) -> bool:
-    """Whether the pod may use the claim because of this entry."""
+    """Whether this entry allows the pod to use the claim."""
     meta, owner = pod.metadata, pod.metadata.controller
     match entry.api_group, entry.resource:
         case "", "pods":
@@ -29,6 +29,6 @@ def speaks_for(entry: ResourceClaimConsumerReference, pod: Pod) -> bool:
 
 
 def without_entry(pods: Iterable[Pod], entries: Iterable[ResourceClaimConsumerReference]) -> list[Pod]:
-    """Return the pods that none of the entries speaks for."""
+    """Return the pods that no entry covers."""
     listed = tuple(entries)
     return [pod for pod in pods if not any(speaks_for(each, pod) for each in listed)]

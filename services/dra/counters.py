@@ -1,7 +1,7 @@
 """Counters that the devices of a pool share (partitionable devices, KEP-4815). Pure.
 
-What is available is what the pool's counter sets have, less what its allocated devices consume, wherever these can be
-reached from. A pool that is over-committed, because a driver made a set smaller, has nothing available.
+The available amount is that of the pool's counter sets, minus the consumption of its allocated devices, on any
+node. A pool that is over-committed, because a driver made a set smaller, has nothing available.
 Source: dra-core 3.3; upstream
 `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/allocator_incubating.go`,
 `checkAvailableCounters`.
@@ -12,12 +12,15 @@ from services.dra.ids import CounterId, PoolId
 from services.dra.pools import Candidate, Pool
 
 Available = dict[PoolId, dict[CounterId, int]]
-"""By pool, what is left of each counter, in thousandths."""
+"""Available amount of each counter by pool, in thousandths."""
 
 
 class Counters:
-    """The counters of one search. `has_upstreams_defects`: pools of one name share one budget, whichever drivers they
-    belong to, and it is that of the pool seen first (`known` outlives the search for that)."""
+    """The counters of one search.
+
+    `has_upstreams_defects`: pools of one name share one budget, even of different drivers: that of the pool seen
+    first (`known` outlives the search for that).
+    """
 
     def __init__(self, allocated: Allocated, known: Available, *, has_upstreams_defects: bool) -> None:
         self._allocated = allocated
@@ -27,7 +30,7 @@ class Counters:
         self._is_by_name = has_upstreams_defects
 
     def take(self, pool: Pool, candidate: Candidate) -> bool:
-        """Consume what the device takes, if there is as much; else change nothing."""
+        """Consume the device's counters if enough is available; return whether they were consumed."""
         key = self._key(pool)
         available = self._available.get(key)
         if available is None:
@@ -55,7 +58,7 @@ class Counters:
 
 
 def available_of(pool: Pool, allocated: Allocated) -> dict[CounterId, int]:
-    """Return what is left of each counter of the pool, in thousandths; below zero when it is over-committed."""
+    """Return the available amount of each counter of the pool, in thousandths; negative when it is over-committed."""
     left = dict(pool.counters)
     for name in allocated.of_pool(pool.id):
         for counter, amount in pool.consumption.get(name, ()):

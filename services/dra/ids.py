@@ -1,8 +1,8 @@
-"""What devices, pools and counters are called in the whole cluster."""
+"""Cluster-wide ids of devices, pools and counters."""
 
 DeviceId = tuple[str, str, str]
-"""`(driver, pool, device)`."""
+"""Id of a device: `(driver, pool, device)`."""
 PoolId = tuple[str, str]
-"""`(driver, pool)`."""
+"""Id of a pool: `(driver, pool)`."""
 CounterId = tuple[str, str]
-"""`(counter set, counter)` of a pool."""
+"""Id of a counter of a pool: `(counter set, counter)`."""

@@ -1,5 +1,6 @@
-"""Which claims a pod has, and why they cannot be used yet, in upstream's words. Pure.
-Source: dra-core 1.5 (name resolution), 6.2; upstream `resourceclaim.Name`, `IsForPod`."""
+"""Claims of a pod, and the reason why they cannot be used yet, in upstream's words. Pure.
+Source: dra-core 1.5 (name resolution), 6.2; upstream `resourceclaim.Name`, `IsForPod`.
+"""
 
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ FindClaim = Callable[[Key], ResourceClaim | None]
 
 
 def claim_name(pod: Pod, wanted: PodResourceClaim) -> str | None:
-    """Return the name of the claim; None: there is none, yet or at all."""
+    """Return the name of the claim; None if there is none, or none yet."""
     if wanted.resource_claim_name:
         return wanted.resource_claim_name
     for status in pod.status.resource_claim_statuses:
@@ -22,14 +23,15 @@ def claim_name(pod: Pod, wanted: PodResourceClaim) -> str | None:
 
 
 def claim_keys(pod: Pod) -> list[Key]:
-    """Return the claims that the pod has by now, each once, in the pod's order."""
+    """Return the keys of the pod's existing claims, without duplicates, in the pod's order."""
     names = (claim_name(pod, wanted) for wanted in pod.spec.resource_claims)
     return list(dict.fromkeys(Key(pod.metadata.namespace, name) for name in names if name))
 
 
 def problem_of(pod: Pod, find: FindClaim, group: PodGroup | None = None) -> str:
-    """Return what is wrong with the first claim that cannot be used, "" when all can. `group`: the pod's, where claims
-    may be made for groups (KEP-5729)."""
+    """Return the problem of the first unusable claim; empty if all are usable. `group`: the pod's group, where
+    claims may be made for groups (KEP-5729).
+    """
     for wanted in pod.spec.resource_claims:
         problem = problem_with(pod, wanted, find, group)
         if problem:
@@ -38,8 +40,9 @@ def problem_of(pod: Pod, find: FindClaim, group: PodGroup | None = None) -> str:
 
 
 def is_of_group(wanted: PodResourceClaim, group: PodGroup | None) -> bool:
-    """Whether a claim that the pod names is the group's: name and source are equal to one of the group's claims
-    (upstream's `BindTo`)."""
+    """Whether a claim of the pod is the group's: name and source are equal to one of the group's claims (upstream's
+    `BindTo`).
+    """
     named = (wanted.name, wanted.resource_claim_name, wanted.resource_claim_template_name)
     return group is not None and any(
         named == (each.name, each.resource_claim_name, each.resource_claim_template_name)
@@ -48,7 +51,7 @@ def is_of_group(wanted: PodResourceClaim, group: PodGroup | None) -> bool:
 
 
 def problem_with(pod: Pod, wanted: PodResourceClaim, find: FindClaim, group: PodGroup | None = None) -> str:
-    """Return what is wrong with one claim, "" for nothing."""
+    """Return the problem of one claim; empty if there is none."""
     namespace = pod.metadata.namespace
     if not wanted.resource_claim_name:
         if not wanted.resource_claim_template_name:

@@ -1,8 +1,9 @@
-"""Which devices a node reaches: pools of slices, complete or not. Pure.
+"""Pools of slices that a node reaches, complete or not. Pure.
 
-A driver changes a pool by publishing slices of a higher generation; until all of them are there nothing may be
-allocated from it, because what is free cannot be known.
-Source: dra-core 3.1; upstream `staging/src/k8s.io/dynamic-resource-allocation/structured/internal`, `GatherPools`.
+A driver changes a pool by publishing slices of a higher generation. Until all of them exist nothing may be
+allocated from the pool, because its free devices are unknown.
+Source: dra-core 3.1; upstream `staging/src/k8s.io/dynamic-resource-allocation/structured/internal`,
+`GatherPools`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ from services.dra.ids import CounterId, DeviceId, PoolId
 from services.dra.taints import blocking, concerns, with_rules
 
 Values = frozenset[tuple[str, int | bool | str]]
-"""What an attribute is, with the kinds of the values; versions are compared as text."""
+"""Typed values of an attribute; versions are compared as text."""
 EVERY_NODE: Final = ""
 ANSWERS_KEPT: Final = 256
 _DEFAULTS: Final = Features()
@@ -32,8 +33,10 @@ K = TypeVar("K")
 
 
 class Content:
-    """What selectors, constraints and capacity requests can know of a device. Devices that are alike share it, and
-    with it what was found out about them (`memo`, by question)."""
+    """The part of a device that selectors, constraints and capacity requests can read.
+
+    Devices with equal content share the object, and with it the computed answers (`memo`, by question).
+    """
 
     __slots__ = ("__weakref__", "attributes", "device", "driver", "memo")
 
@@ -44,14 +47,15 @@ class Content:
         self.memo: dict[Any, Any] = {}
 
     def remember(self, question: Any, answer: Any) -> None:
-        """Keep an answer; of too many, those of the past are forgotten."""
+        """Store an answer; when there are too many, earlier answers are dropped."""
         if len(self.memo) >= ANSWERS_KEPT:
             self.memo.clear()
         self.memo[question] = answer
 
     def values(self, name: str, *, lists: bool) -> Values | None:
-        """Return the values of a fully named attribute, None when the device lacks it; a driver need not spell its
-        own domain out."""
+        """Return the values of a fully named attribute; None if the device lacks it. A driver may omit its own
+        domain.
+        """
         try:
             return self.attributes[name]
         except KeyError:
@@ -80,8 +84,8 @@ def _values(attribute: DeviceAttribute, lists: bool) -> Values:
 class Candidate:
     """A device in the slice that offers it, as one node reaches it.
 
-    `is_reached`: False for a device that says itself where it is, in a slice with others, and is elsewhere.
-    `blocking`: its taints that have to be tolerated; `consumption`: what it takes from the pool's counters.
+    `is_reached`: False if the slice selects nodes per device, and this device is on other nodes. `blocking`: its
+    taints that must be tolerated; `consumption`: the pool's counters that it takes.
     """
 
     __slots__ = ("blocking", "consumption", "content", "device", "id", "is_reached", "is_shared", "offer")
@@ -103,7 +107,7 @@ class Candidate:
 
     @property
     def node_selector(self) -> NodeSelector | None:
-        """The nodes that it can be used on, None: not restricted by a selector."""
+        """Selector of the nodes that can use the device; None if no selector restricts them."""
         place = self.device if self.offer.per_device_node_selection else self.offer
         return place.node_selector
 
@@ -112,7 +116,7 @@ Consumed = tuple[tuple[CounterId, int], ...]
 
 
 def consumption(device: Device) -> Consumed:
-    """Return what the device takes from counters while it is allocated, in thousandths."""
+    """Return the counters that the device takes while it is allocated, in thousandths."""
     return tuple(
         ((each.counter_set, name), milli(counter.value))
         for each in device.consumes_counters
@@ -122,11 +126,11 @@ def consumption(device: Device) -> Consumed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """One pool as one node reaches it. `invalid`: why nothing of it can be used, "" when it can.
+    """One pool as one node reaches it. `invalid`: why its devices cannot be used; empty if they can.
 
-    `missing`: of one that is not complete how many slices there are.
-    `counters`: what its counter sets have, in thousandths. `consumption`: what its devices take of that, by name, also
-    those that the node does not reach.
+    `missing`: for an incomplete pool, the number of existing slices.
+    `counters`: the amounts of its counter sets, in thousandths. `consumption`: the amounts its devices take, by
+    device name, including devices that the node does not reach.
     """
 
     driver: str
@@ -142,18 +146,17 @@ class Pool:
 
     @property
     def id(self) -> PoolId:
-        """`(driver, name)`."""
+        """The id of the pool: `(driver, name)`."""
         return self.driver, self.name
 
     @property
     def is_usable(self) -> bool:
-        """Whether devices may be taken from it."""
+        """Whether its devices may be allocated."""
         return self.is_complete and not self.invalid
 
 
 class Slices:
-    """All slices, kept up to date one by one, for the question which pools a node reaches; and the rules that taint
-    their devices.
+    """All slices and taint rules, updated one by one, to find the pools that a node reaches.
 
     `changes`: the nodes whose pools changed, `EVERY_NODE` for all.
     """
@@ -176,7 +179,7 @@ class Slices:
             self.put(each)
 
     def put(self, offer: ResourceSlice) -> None:
-        """Add the slice, or replace the one of its name."""
+        """Add the slice, or replace the slice of the same name."""
         self.drop(offer.metadata.name)
         self._published[offer.metadata.name] = offer
         (offer,) = with_rules([offer], list(self._rules.values())) if self._rules else (offer,)
@@ -204,7 +207,7 @@ class Slices:
             _take_out(self._near, offer.spec.node_name, name)
 
     def put_rule(self, rule: DeviceTaintRule) -> None:
-        """Add the rule, or replace the one of its name; its taint is on the devices from now on."""
+        """Add the rule, or replace the rule of the same name; its taint applies from now on."""
         self.drop_rule(rule.metadata.name)
         if self._features.device_taint_rules:
             self._rules[rule.metadata.name] = rule
@@ -221,13 +224,16 @@ class Slices:
             self.put(each)
 
     def nodes_of(self, pool: PoolId) -> list[str]:
-        """Return the nodes whose pools the slices of a pool are part of; `EVERY_NODE` when some are not of one."""
+        """Return the nodes that slices of a pool belong to; `EVERY_NODE` when some slice belongs to no single node."""
         found = dict.fromkeys(each.spec.node_name for each in self._by_pool.get(pool, {}).values())
         return [EVERY_NODE] if "" in found else list(found)
 
     def of_node(self, node: Node) -> tuple[Pool, ...]:
-        """Return the pools that the node reaches, by driver and name, obsolete ones left out, those with binding
-        conditions last. The same tuple for all nodes that reach the same, as long as nothing changes."""
+        """Return the pools that the node reaches, sorted by driver and name, without obsolete ones.
+
+        Pools with binding conditions come last. Nodes that reach the same pools get the same tuple, as long as nothing
+        changes.
+        """
         name, labels = node.metadata.name, node.metadata.labels
         known = self._of_node.get(name)
         if known is not None and (known[0] is labels or known[0] == labels):

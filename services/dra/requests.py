@@ -1,6 +1,6 @@
-"""What claims ask for, request by request, checked and ready to be searched for. Pure.
+"""Requests of claims, checked and prepared for the search. Pure.
 
-An alternative of `firstAvailable` is a request like any other, which knows that it is one.
+An alternative of `firstAvailable` is a request like any other, marked as an alternative.
 Source: dra-core 3.2; upstream
 `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/allocator_incubating.go`,
 `validateDeviceRequest`.
@@ -30,20 +30,20 @@ FindClass = Callable[[str], DeviceClass | None]
 
 
 class AllocationError(Exception):
-    """The attempt cannot go on; the message says why."""
+    """Error that ends the allocation attempt; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selectors:
-    """The expressions of a class and of a request, in the order in which they are asked; equal ones are one object."""
+    """Selector expressions of a class and a request, in evaluation order; equal ones are the same object."""
 
     of_class: tuple[str, ...]
     of_request: tuple[str, ...]
     missing_is_no: bool
-    """Whether reading what a device has not published means that it is another device, and is no error."""
+    """Whether a read of an unpublished attribute means "no match" instead of an error."""
 
     def select(self, content: Content) -> "bool | Failure":
-        """Return whether a device is meant, or which expression has no answer for it. Asked once for a content."""
+        """Return whether the device matches, or the expression that failed. Evaluated once per content."""
         found: bool | Failure | None = content.memo.get(self)
         if found is None:
             found = self._ask(content)
@@ -68,7 +68,7 @@ class Selectors:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An expression, of the class or of the request, that has no answer."""
+    """An expression, of the class or of the request, that failed."""
 
     is_class: bool
     text: str
@@ -76,16 +76,16 @@ class Failure:
 
 @lru_cache(maxsize=4096)
 def selectors_of(of_class: tuple[str, ...], of_request: tuple[str, ...], missing_is_no: bool) -> Selectors:
-    """Return the one object for these expressions."""
+    """Return the shared object for these expressions."""
     return Selectors(of_class, of_request, missing_is_no)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestOption:
-    """One request, or one alternative of it. `claim`, `index`: the places of claim and request; `alternative`: the
-    place among the alternatives, None for a plain request.
+    """One request, or one alternative of it. `claim`, `index`: indexes of claim and request; `alternative`: the
+    index among the alternatives, None for a plain request.
 
-    `full_name`: as results spell it, `request` or `request/alternative`; `own_name`: as messages do.
+    `full_name`: the name in results, `request` or `request/alternative`; `own_name`: the name in messages.
     """
 
     claim: int
@@ -103,10 +103,10 @@ class RequestOption:
     capacity: Mapping[str, str]
     capacity_key: tuple[tuple[str, str], ...]
     rules: tuple[int, ...]
-    """Which of the claim's constraints concern it."""
+    """Indexes of the claim's constraints that apply to the request."""
 
     def consumption(self, content: Content) -> tuple[Consumption, ...] | None:
-        """Return what a share of the device consumes; None: it cannot serve the request at all."""
+        """Return the consumption of a share of the device; None if the device cannot serve the request at all."""
         key = self.capacity_key
         if key not in content.memo:
             content.remember(key, consumption_of(content.device.capacity, content.driver, self.capacity))
@@ -114,7 +114,7 @@ class RequestOption:
         return found
 
     def selects(self, candidate: Candidate, claim: ResourceClaim) -> bool:
-        """Whether class and request mean the device and the node reaches it. Raises: AllocationError."""
+        """Whether class and request match the device and the node reaches it. Raises: AllocationError."""
         found = self.selectors.select(candidate.content)
         if isinstance(found, Failure):
             whose = f"class {self.device_class.metadata.name}" if found.is_class else f"claim {claim.metadata.key}"
@@ -123,8 +123,10 @@ class RequestOption:
 
 
 def problem_of_requests(claim: ResourceClaim, classes: FindClass, features: Features) -> str:
-    """Return why no node can satisfy the claim, in the words of upstream's PreFilter: a request of a type that is not
-    supported, or a class that does not exist; "" when there is nothing against it."""
+    """Return why no node can satisfy the claim, in the words of upstream's PreFilter; empty if there is no problem.
+
+    The problem is a request of an unsupported type, or a class that does not exist.
+    """
     for request in claim.spec.devices.requests:
         whose = f"resource claim {claim.metadata.key}, request {request.name}"
         parts: Sequence[ExactDeviceRequest | DeviceSubRequest]
@@ -143,7 +145,7 @@ def problem_of_requests(claim: ResourceClaim, classes: FindClass, features: Feat
 def asked_by(
     place: int, claim: ResourceClaim, request_place: int, classes: FindClass, features: Features
 ) -> tuple[RequestOption, ...]:
-    """Return a request of a claim: one entry, or one for each alternative. Raises: AllocationError."""
+    """Return a request of a claim: one entry, or one per alternative. Raises: AllocationError."""
     request = claim.spec.devices.requests[request_place]
     _check_features(claim, request, features)
     parts: Sequence[ExactDeviceRequest | DeviceSubRequest] = request.first_available

@@ -1,7 +1,8 @@
-"""Why the devices that a node reaches are not the ones that a claim asks for: pool by pool, device by device. Pure.
+"""Reasons why the devices that a node reaches do not satisfy a claim: pool by pool, device by device. Pure.
 
-A search says only that there is no solution; here each request is looked at alone, beside what is allocated. So a
-request may have enough usable devices and find no solution together with others, or for a constraint.
+A search reports only that there is no solution; here each request is checked alone, beside the allocated
+devices. So a request may have enough usable devices, and still have no solution together with others, or
+because of a constraint.
 Source: dra-core 3.1, 3.3.
 """
 
@@ -20,8 +21,11 @@ FindHolder = Callable[[DeviceId], str]
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """One request of a claim on one node. `wanted`: how many devices, or All. `usable`: how many could be had now.
-    `refused`: by reason which devices, `driver/pool/device`, or pools, `driver/pool`."""
+    """Shortage of one request of a claim on one node. `wanted`: number of devices, or All. `usable`: number
+    available now.
+
+    `refused`: refused devices, `driver/pool/device`, or pools, `driver/pool`, by reason.
+    """
 
     claim: str
     request: str
@@ -33,7 +37,7 @@ class Shortage(msgspec.Struct, frozen=True):
 
 
 def shortages(allocator: Allocator, node_name: str, pools: Sequence[Pool], holder: FindHolder) -> list[Shortage]:
-    """Return what each request of the allocator's claims finds on a node. Raises: AllocationError."""
+    """Return the shortage of each request of the allocator's claims on a node. Raises: AllocationError."""
     return [
         _shortage(allocator, asked, node_name, pools, holder)
         for place in range(len(allocator.claims))

@@ -1,4 +1,4 @@
-"""What a search found, as the claims' allocations (dra-core 3.4). Pure."""
+"""Result of a search, as the claims' allocations (dra-core 3.4). Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from services.dra.requests import RequestOption
 _NO_VERSION: Final = ~((0xF << 76) | (0x3 << 62))
 _VERSION_4: Final = (0x4 << 76) | (0x2 << 62)
 ShareIds = Callable[[], str]
-"""Makes the id of a share, new each time: a random uid."""
+"""Function that makes share ids: a new random uid each time."""
 
 
 def share_ids(random: Random) -> ShareIds:
-    """Return what makes ids from that source: deterministic, if the source is."""
+    """Return a generator of ids from that source; deterministic if the source is."""
 
     def make() -> str:
         text = f"{random.getrandbits(128) & _NO_VERSION | _VERSION_4:032x}"
@@ -34,7 +34,7 @@ def share_ids(random: Random) -> ShareIds:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One device for one request. `consumed`: what its share consumes, for a device that claims share."""
+    """One device for one request. `consumed`: the share's consumption, for a device that claims share."""
 
     asked: RequestOption
     candidate: Candidate
@@ -43,8 +43,9 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Devices for all claims of a pod on one node. `chosen`: by claim and request, what was asked; the alternative
-    that was taken, where there are several."""
+    """Devices for all claims of a pod on one node. `chosen`: the request, or its chosen alternative, by claim and
+    request.
+    """
 
     claims: Sequence[ResourceClaim]
     chosen: tuple[tuple[RequestOption, ...], ...]
@@ -52,11 +53,11 @@ class Solution:
 
     @property
     def alternatives(self) -> tuple[int, ...]:
-        """Which alternative each `firstAvailable` request got, from 0; what the node is scored by."""
+        """Index of the chosen alternative of each `firstAvailable` request, from 0; the node's score uses it."""
         return tuple(each.alternative for claim in self.chosen for each in claim if each.alternative is not None)
 
     def allocations(self, node_name: str, share_ids: ShareIds) -> list[AllocationResult]:
-        """Return one allocation a claim."""
+        """Return one allocation per claim."""
         return [self._allocation(place, node_name, share_ids) for place in range(len(self.claims))]
 
     def _allocation(self, place: int, node_name: str, share_ids: ShareIds) -> AllocationResult:

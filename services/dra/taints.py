@@ -1,7 +1,8 @@
-"""Taints of devices: who tolerates them, and those that administrators add (KEP-5055). Pure.
+"""Device taints: their tolerations, and the taints that administrators add (KEP-5055). Pure.
 
-Source: dra-core 3.3, 8; upstream `staging/src/k8s.io/dynamic-resource-allocation/resourceclaim/devicetoleration.go`
-and, for the rules, `staging/src/k8s.io/dynamic-resource-allocation/resourceslice/tracker/tracker.go`.
+Source: dra-core 3.3, 8; upstream
+`staging/src/k8s.io/dynamic-resource-allocation/resourceclaim/devicetoleration.go` and, for the rules,
+`staging/src/k8s.io/dynamic-resource-allocation/resourceslice/tracker/tracker.go`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ from services.api.kinds.resourceslice import NO_EXECUTE, NO_SCHEDULE, Device, De
 
 
 def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Whether the toleration is for that taint; what the effect does is for the caller to know."""
+    """Whether the toleration matches that taint; the caller handles the effect."""
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator in ("", "Equal"):
@@ -23,20 +24,20 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
 
 
 def is_tolerated(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> bool:
-    """Whether any of the tolerations is for that taint."""
+    """Whether any toleration matches that taint."""
     return any(tolerates(each, taint) for each in tolerations)
 
 
 def blocking(device: Device) -> tuple[DeviceTaint, ...]:
-    """Return the taints that keep claims off unless tolerated; None and effects not known do not."""
+    """Return the taints that claims must tolerate: NoSchedule and NoExecute. None and unknown effects do not count."""
     return tuple(taint for taint in device.taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
 
 
 def with_rules(slices: Iterable[ResourceSlice], rules: Sequence[DeviceTaintRule]) -> list[ResourceSlice]:
-    """Return the slices with the rules' taints behind their drivers' own, the rules by name.
+    """Return the slices with the rules' taints after their drivers' own, sorted by rule name.
 
-    A slice without such devices is returned as it is. A rule without a selector is for no device, one with an empty
-    selector for every device in the cluster.
+    A slice without affected devices is returned unchanged. A rule without a selector applies to no device, one with
+    an empty selector to every device in the cluster.
     """
     ordered = sorted(rules, key=lambda rule: rule.metadata.name)
     return [tainted(each, ordered) for each in slices]
@@ -63,6 +64,6 @@ def tainted(offer: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ResourceS
 
 
 def concerns(rule: DeviceTaintRule, driver: str, pool: str) -> bool:
-    """Whether the rule may be for devices of that pool."""
+    """Whether the rule may apply to devices of that pool."""
     selector = rule.spec.device_selector
     return selector is not None and selector.driver in (None, driver) and selector.pool in (None, pool)

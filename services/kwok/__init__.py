@@ -1,5 +1,5 @@
 """KWOK's kinds: Stages, their expressions and templates; usage, logs and metric pages of emulated pods.
 
-Pure; who plays Stages is a kubelet, or `services/controllers/stage_player` for objects that no kubelet hosts.
+Pure. A kubelet plays the Stages, or `services/controllers/stage_player` for objects that no kubelet hosts.
 Source: kubernetes-sigs/kwok; decision 0078.
 """

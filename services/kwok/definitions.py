@@ -1,7 +1,7 @@
-"""KWOK's kinds as CustomResourceDefinitions: names, scope and schema of each, and what is wrong with an object. Pure.
+"""KWOK's kinds as CustomResourceDefinitions: names, scope and schema of each, and validation of objects. Pure.
 
-The schemas are those of the types by which documents are read, so that an object and a file mean the same. What a
-schema cannot say, expressions and templates for example, is checked as that of a file is.
+The schemas come from the types that read documents, so that an object and a file mean the same. Rules that a
+schema cannot express, for expressions and templates for example, are checked as in a file.
 Source: kubernetes-sigs/kwok kustomize/crd/bases, pkg/kwok/cmd/root.go (`--enable-crds`); decision 0078.
 """
 
@@ -18,9 +18,9 @@ from services.kwok.stages.document import SPEC, StageError, read_stage
 
 GROUP, VERSION = API_VERSION.split("/")
 ALL: Final = "all"
-"""In place of kinds: every kind."""
+"""Word for every kind, in place of a list of kinds."""
 LABEL: Final = {"app.kubernetes.io/managed-by": "keplab"}
-"""Of definitions that the API server made; it keeps these as its release has them, and no others."""
+"""Label of definitions that the API server made; it keeps them as its release defines them, and no others."""
 HOST_COMMAND: Final = "it runs a command on the kubelets' machine, which only --host-commands allows"
 _PLURALS: Final = {
     "Attach": "attaches",
@@ -59,7 +59,7 @@ _STATUS: Final[Document] = {
 
 
 class Problem(NamedTuple):
-    """What is wrong with an object: the path of a field, and why."""
+    """Problem of an object: the path of a field, and the message."""
 
     path: str
     message: str
@@ -71,8 +71,9 @@ def names() -> tuple[str, ...]:
 
 
 def chosen(given: Iterable[str]) -> tuple[str, ...]:
-    """Return the kinds that these words name: kinds, or `all`, parted by commas. Raises: ValueError naming a wrong
-    one."""
+    """Return the kinds that these words name: kinds, or `all`, separated by commas. Raises: ValueError naming an
+    unknown word.
+    """
     words = [word for text in given for word in text.split(",") if word]
     known = names()
     for word in words:
@@ -82,7 +83,7 @@ def chosen(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_namespaced(kind: str) -> bool:
-    """Whether objects of this kind are in a namespace: those that are for a single pod."""
+    """Whether objects of this kind are namespaced: true for those of a single pod."""
     return kind != STAGE and not kind.startswith(CLUSTER) and kinds()[kind].is_of_pods
 
 
@@ -96,13 +97,13 @@ def resource_of(kind: str) -> Resource:
 
 @cache
 def resources() -> dict[str, Resource]:
-    """Return the resources of all kinds by kind."""
+    """Return the resources of all kinds, by kind."""
     return {kind: resource_of(kind) for kind in names()}
 
 
 @cache
 def definition(kind: str) -> Document:
-    """Return the CustomResourceDefinition of a kind; shared, not to be changed."""
+    """Return the CustomResourceDefinition of a kind; it is shared and must not be changed."""
     resource = resource_of(kind)
     schema = {
         "type": "object",
@@ -176,7 +177,7 @@ def _schema(given: inspect.Type) -> Document:
 
 
 def problem_of(document: Document, *, runs_commands: bool = True) -> Problem | None:
-    """Return what is wrong with an object of these kinds, None when it can be used.
+    """Return the problem of an object of these kinds; None if it can be used.
 
     `runs_commands`: whether forwards may run commands on the kubelets' machine.
     """

@@ -1,6 +1,6 @@
 """Documents of KWOK's kinds, read and checked: every error names file, document, object and field. Pure.
 
-Stages are left out: `services/kwok/stages/document` reads them. Source: simulator 5.4 and 11.
+Stages are read elsewhere, in `services/kwok/stages/document`. Source: simulator 5.4 and 11.
 """
 
 import importlib
@@ -20,12 +20,12 @@ STAGE: Final = "Stage"
 
 
 class KwokError(ValueError):
-    """A document that cannot be used."""
+    """Error: a document cannot be used."""
 
 
 @cache
 def kinds() -> dict[str, Kind]:
-    """Return every kind by the names that documents give it, sorted by name."""
+    """Return every kind by its names in documents, sorted by name."""
     # By name, not by import statement: expressions are large, and few processes have such documents.
     folder = importlib.import_module("services.kwok.kinds")
     found: dict[str, Kind] = {}
@@ -39,12 +39,12 @@ def kinds() -> dict[str, Kind]:
 
 
 def is_other_kind(document: Any) -> bool:
-    """Whether this is a document of KWOK's, of another kind than Stage."""
+    """Whether this is a document of a KWOK kind other than Stage."""
     return isinstance(document, dict) and document.get("apiVersion") == API_VERSION and document.get("kind") != STAGE
 
 
 class Configuration:
-    """What files say, by the plain name of a kind: `logs = configuration["Logs"]`."""
+    """Contents of the files, by the plain name of a kind: `logs = configuration["Logs"]`."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.all = tuple(rules)
@@ -61,7 +61,7 @@ class Configuration:
 
 
 def read(files: Iterable[tuple[str, str]]) -> Configuration:
-    """Return what documents of (file name, text) say; Stages and empty documents are left out. Raises: KwokError."""
+    """Parse documents of (file name, text); Stages and empty documents are left out. Raises: KwokError."""
     found: list[Rule] = []
     for file, text in files:
         try:
@@ -78,7 +78,7 @@ def read(files: Iterable[tuple[str, str]]) -> Configuration:
 
 
 def check_among(rule: Rule, others: Iterable[Rule]) -> None:
-    """Raise KwokError when another document has the name of `rule`, or what no two may have."""
+    """Raise KwokError when another document has the name of `rule`, or its value of a unique field."""
     field = kinds()[rule.kind].unique
     for other in others:
         if (other.kind, other.key, other.selector is None) == (rule.kind, rule.key, rule.selector is None):
@@ -88,8 +88,9 @@ def check_among(rule: Rule, others: Iterable[Rule]) -> None:
 
 
 def load(paths: Iterable[str], *, runs_commands: bool = True) -> Configuration:
-    """Return what these files say. Raises: KwokError, also when one cannot be read, and for a forward to a command
-    unless this machine runs commands."""
+    """Load these files. Raises: KwokError, also for an unreadable file, and for a forward to a command unless this
+    machine runs commands.
+    """
     files: list[tuple[str, str]] = []
     for path in paths:
         try:
@@ -106,7 +107,7 @@ def load(paths: Iterable[str], *, runs_commands: bool = True) -> Configuration:
 
 
 def read_one(document: dict[str, Any], where: str, folder: str = "") -> Rule:
-    """Return what one document says; its paths are relative to `folder`. Raises: KwokError beginning with `where`."""
+    """Parse one document; its paths are relative to `folder`. Raises: KwokError beginning with `where`."""
     name = str(document.get("kind"))
     if not name or (kind := kinds().get(name)) is None:
         raise KwokError(f"{where}: kind {name} is not known; {', '.join((STAGE, *kinds()))} are")

@@ -1,8 +1,8 @@
-"""KWOK's expressions: CEL with its functions, over objects as Go has them. Pure.
+"""KWOK's expressions: CEL with KWOK's functions, over objects as Go has them. Pure.
 
-Variables are `node`, `pod` and `container`. What an object does not say is there as Go's zero, times are timestamps,
-requests, limits, capacity and allocatable are quantities, which operators add, subtract, scale and compare.
-`Now`, `Rand` and the functions of usage are answered by a `Moment`, so that equal moments give equal values.
+Variables are `node`, `pod` and `container`. Missing fields of an object have Go's zero value. Times are
+timestamps. Requests, limits, capacity and allocatable are quantities, which operators add, subtract, scale and
+compare. A `Moment` answers `Now`, `Rand` and the functions of usage, so that equal moments give equal values.
 Source: kubernetes-sigs/kwok pkg/utils/cel, pkg/kwok/metrics/evaluator.go.
 """
 
@@ -67,7 +67,7 @@ _CONTAINER: Final[Document] = {
 
 
 def go_object(kind: str, document: Document) -> Document:
-    """Return a node, pod or container with Go's zeros where it says nothing, and its times and quantities as such."""
+    """Return a node, pod or container with Go's zero values for missing fields, and typed times and quantities."""
     found: Document = _converted(document)
     if kind == "container":
         made = {**_CONTAINER, **found}
@@ -99,7 +99,7 @@ def _quantity(value: Any) -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value of CEL as JSON has it: times as RFC 3339, durations as Go writes them."""
+    """Return a CEL value as JSON: times as RFC 3339, durations as Go writes them."""
     if isinstance(value, Timestamp):
         return timestamp_text(value)
     if isinstance(value, Duration):
@@ -108,16 +108,16 @@ def as_json(value: Any) -> Any:
 
 
 def share_of(*words: object) -> float:
-    """Return a number of [0, 1) that these words decide."""
+    """Return a number in [0, 1) that is a hash of these words."""
     text = "\0".join(map(str, words)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big") / (1 << 56)
 
 
 @dataclass
 class Moment:
-    """What an evaluation asks besides its objects. `draw` gives the next number of [0, 1).
+    """Inputs of an evaluation besides its objects. `draw` returns the next number of [0, 1).
 
-    `usage` and `cumulative` are asked by resource, object (a pod or a node) and container, "" for all; `started` by the
+    `usage` and `cumulative` take resource, object (a pod or a node) and container ("": all); `started` takes the
     name of a node.
     """
 
@@ -130,7 +130,7 @@ class Moment:
 
 @dataclass
 class Draws:
-    """The draws of one evaluation: equal words give equal numbers."""
+    """Random draws of one evaluation: equal words give equal numbers."""
 
     words: tuple[object, ...]
     count: int = field(default=0)
@@ -142,7 +142,7 @@ class Draws:
 
 
 class Expressions:
-    """Programs and their evaluation. `has_usage`: with the functions that ask what pods use."""
+    """Programs and their evaluation. `has_usage`: with functions that return the usage of pods."""
 
     def __init__(self, *, has_usage: bool = False, variables: tuple[str, ...] = ("node", "pod", "container")) -> None:
         self._moment = Moment(0.0, lambda: 0.0)
@@ -152,14 +152,14 @@ class Expressions:
         )
 
     def compile(self, text: str) -> Program:
-        """Return the program, compiled once. Raises: ValueError in one line."""
+        """Return the program; each text is compiled once. Raises: ValueError in one line."""
         try:
             return self._environment.compile(text)
         except (CompileError, EvaluationError) as error:
             raise ValueError(str(error).splitlines()[0]) from None
 
     def value(self, text: str, objects: Mapping[str, Any], moment: Moment) -> Any:
-        """Return what the expression gives. Raises: ValueError."""
+        """Return the result of the expression. Raises: ValueError."""
         before, self._moment = self._moment, moment  # expressions ask for usage, which is given by expressions
         try:
             return self.compile(text).evaluate(objects)
@@ -167,7 +167,7 @@ class Expressions:
             self._moment = before
 
     def number(self, text: str, objects: Mapping[str, Any], moment: Moment) -> float:
-        """Return the value as KWOK counts: truth is 1, a duration is its nanoseconds. Raises: ValueError."""
+        """Return the result as KWOK's number: true is 1, a duration is its nanoseconds. Raises: ValueError."""
         match self.value(text, objects, moment):
             case bool() | int() | float() as found:
                 return float(found)
@@ -179,7 +179,7 @@ class Expressions:
                 raise ValueError(f"{text!r} gives {type(other).__name__}: want a number")
 
     def text(self, text: str, objects: Mapping[str, Any], moment: Moment) -> str:
-        """Return the value, a text. Raises: ValueError."""
+        """Return the result, which must be a text. Raises: ValueError."""
         found = self.value(text, objects, moment)
         if not isinstance(found, str):
             raise ValueError(f"{text!r} gives {type(found).__name__}: want a text")
@@ -289,5 +289,5 @@ def _checking(has_usage: bool) -> Expressions:
 
 
 def compiled(text: str, *, has_usage: bool = False) -> Program:
-    """Return the program of an expression that is only looked at. Raises: ValueError in one line."""
+    """Return the program of an expression for inspection only. Raises: ValueError in one line."""
     return _checking(has_usage).compile(text)

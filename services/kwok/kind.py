@@ -1,8 +1,8 @@
-"""What a kind of KWOK is, and which pods its documents are for. Pure.
+"""Definition of a KWOK kind, and the pods that its documents apply to. Pure.
 
-A kind is a file of `kinds/` that offers `KIND`. A document of the plain kind is for the pod of its namespace and name,
-one of the cluster's kind for all that its selector selects. Of its entries one without containers is for those that no
-other names.
+A kind is a file of `kinds/` that defines `KIND`. A document of the plain kind applies to the pod of its
+namespace and name; one of the cluster kind applies to all pods that its selector selects. An entry without
+containers applies to those that no other entry names.
 Source: kubernetes-sigs/kwok pkg/apis/internalversion/object_selector.go, pkg/kwok/server; simulator 5.4.
 """
 
@@ -19,42 +19,42 @@ CLUSTER: Final = "Cluster"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of what a document says: camelCase, unknown fields are an error that names them.
+    """Base of a document's parts: camelCase names; unknown fields are an error that names them.
 
     Raises: ValueError from the constructor, beginning with the field below this part: `.value: want …`.
     """
 
 
 class Selector(Part, frozen=True):
-    """Which pods: an empty list selects all."""
+    """Selector of pods: an empty list selects all."""
 
     match_namespaces: tuple[str, ...] = ()
     match_names: tuple[str, ...] = ()
 
     def matches(self, key: Key) -> bool:
-        """Whether the pod is one of them."""
+        """Whether the selector matches the pod."""
         return (not self.match_namespaces or key.namespace in self.match_namespaces) and (
             not self.match_names or key.name in self.match_names
         )
 
 
 class Entry(Part, frozen=True):
-    """What is said of some containers; without any it is for those that no other entry names."""
+    """Settings of some containers; without any it applies to those that no other entry names."""
 
     containers: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[object, ...]:
-        """The containers it is for, or whatever else it is looked up by."""
+        """The containers it applies to, or other lookup keys."""
         return self.containers
 
 
 @dataclass(frozen=True)
 class Kind:
-    """`field` of the spec lists the entries. `has_cluster`: there is a Cluster kind with a selector.
+    """One KWOK kind. `field` of the spec lists the entries. `has_cluster`: there is a Cluster kind with a selector.
 
-    `is_of_pods`: a document of the plain kind is for one pod. `check`: rules across fields; returns the path of a wrong
-    field and what is wrong with it.
+    `is_of_pods`: a document of the plain kind applies to one pod. `check`: rules across fields; returns the path of
+    an invalid field and the problem.
     """
 
     name: str
@@ -64,17 +64,17 @@ class Kind:
     is_of_pods: bool = True
     check: Callable[[Any], tuple[str, str] | None] = lambda _: None
     unique: str = ""
-    """A field of the spec that no two documents may have alike."""
+    """A field of the spec that must be unique among documents."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The kinds that documents say."""
+        """The kinds as documents write them."""
         return (self.name, f"{CLUSTER}{self.name}") if self.has_cluster else (self.name,)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A document that was read. `selector` None: it is for the pod of its `key`. `folder`: where its files are."""
+    """A parsed document. `selector` None: it applies to the pod of its `key`. `folder`: base folder of its files."""
 
     kind: str
     key: Key
@@ -87,7 +87,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Match:
-    """The entry that is for a container, or a port, and the document it stands in."""
+    """The entry that applies to a container, or a port, and its document."""
 
     entry: Any
     rule: Rule
@@ -105,9 +105,10 @@ class Rules:
         return bool(self.all)
 
     def find(self, key: Key, what: object) -> Match | None:
-        """Return what is for this container, or port, of the pod.
+        """Return the entry for this container, or port, of the pod.
 
-        A document of the pod alone is asked alone, whatever it says; of the cluster's the first with an entry counts.
+        A document of the pod itself excludes all others, even without a matching entry; of the cluster's documents the
+        first with a matching entry counts.
         """
         own = self._of_pods.get(key)
         for rule in (own,) if own is not None else self._of_cluster:
@@ -118,7 +119,7 @@ class Rules:
         return None
 
     def has_own(self, key: Key) -> bool:
-        """Whether a document is for this pod alone."""
+        """Whether a document applies to this pod alone."""
         return key in self._of_pods
 
 

@@ -15,7 +15,7 @@ from services.api.times import parse_time
 
 
 class LogText(NamedTuple):
-    """One line, or a part of one: `at_s` in epoch seconds, `stamp` as it is written, `stream` 1 or 2."""
+    """One line, or a part of one: `at_s` in epoch seconds, `stamp` as written, `stream` 1 or 2."""
 
     at_s: float
     stamp: str
@@ -27,7 +27,7 @@ _STREAMS = {"stdout": 1, "stderr": 2}
 
 
 def read_line(line: bytes) -> LogText:
-    """Return what a line says, which has no line end. Raises: ValueError."""
+    """Parse a line without its line end. Raises: ValueError."""
     return _docker(line) if line.startswith(b"{") else _cri(line)
 
 

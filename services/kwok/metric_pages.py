@@ -1,8 +1,9 @@
-"""The pages that KWOK's Metrics describe, as Prometheus' text. Pure.
+"""Pages of KWOK's Metrics, as Prometheus' text. Pure.
 
-A metric of the dimension node has one sample, of pod or container one for each of the node. Samples with equal labels
-are one, the last. A metric of which an expression cannot be evaluated is left out. Names with signs that Prometheus'
-text does not have are written with underscores, as client_golang does for clients that ask for nothing else.
+A metric of the dimension node has one sample; of the dimension pod or container it has one for each on the
+node. Of samples with equal labels the last counts. A metric with an expression that fails is left out.
+Characters in names that Prometheus' text does not allow become underscores, as client_golang does for clients
+that ask for nothing else.
 Source: kubernetes-sigs/kwok pkg/kwok/metrics; decision 0073.
 """
 
@@ -26,7 +27,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Scene:
-    """A node and its pods as the API server has them, at a moment. `seed`: of what expressions leave to chance."""
+    """A node and its pods as the API server has them, at a moment. `seed`: the seed of random draws in expressions."""
 
     node: Document
     pods: list[Document]
@@ -37,7 +38,7 @@ class Scene:
     failures: list[str] = field(default_factory=list)
 
     def moment(self, *words: object) -> Moment:
-        """Return what functions answer in one evaluation."""
+        """Return the inputs of functions for one evaluation."""
         return Moment(self.wall_s, Draws((self.seed, *words, self.wall_s)), self._used, self._cumulative, self._started)
 
     def _used(self, resource: str, given: Document, container: str) -> float:

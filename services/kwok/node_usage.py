@@ -1,9 +1,9 @@
-"""What the pods of a host's nodes use, and have used since they started. Pure.
+"""Current and cumulative usage of the pods of a host's nodes. Pure.
 
-Annotations of keplab's say it by curves, whose area is what was used. Where they do not, documents say what is used at
-a moment, and what was used grows by that between two looks, as in KWOK; a first look counts from the container's start.
-A container that does not run uses nothing. Source: kubernetes-sigs/kwok pkg/kwok/server/metrics_resource_usage.go;
-decision 0073.
+keplab's annotations give usage as curves; the area below a curve is the cumulative usage. Without them,
+documents give the current usage, and the cumulative usage grows by that between two reads, as in KWOK; a first
+read counts from the container's start. A container that does not run uses nothing. Source: kubernetes-sigs/kwok
+pkg/kwok/server/metrics_resource_usage.go; decision 0073.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralCont
 
 @dataclass
 class _Sum:
-    """What a container used up to a moment."""
+    """Cumulative usage of a container up to a moment."""
 
     value: float = 0.0
     at_s: float = 0.0
@@ -27,7 +27,7 @@ class _Sum:
 
 @dataclass
 class _Past:
-    """What pods of a node used that are gone, by resource, and how many containers were started on it."""
+    """Cumulative usage of a node's removed pods, by resource, and the number of containers started on the node."""
 
     used: dict[str, float] = field(default_factory=dict)
     started: int = 0
@@ -44,7 +44,7 @@ class NodeUsage:
         self._starts: dict[str, dict[str, int]] = {}
 
     def used(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
-        """Return what a container uses now, in cores or bytes; `container` "": what all of the pod use."""
+        """Return a container's current usage, in cores or bytes; `container` "": the sum over the pod's containers."""
         if not container:
             return sum(self.used(resource, node, pod, name, wall_s) for name in containers(pod))
         started_s = _running_since_s(pod, container)
@@ -60,7 +60,7 @@ class NodeUsage:
         return found / 1000 if resource == "cpu" else float(found)
 
     def cumulative(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
-        """Return what a container has used since it was first started here, in units times seconds."""
+        """Return a container's cumulative usage since its first start here, in units times seconds."""
         if not container:
             return sum(self.cumulative(resource, node, pod, name, wall_s) for name in containers(pod))
         uid = pod["metadata"].get("uid", "")
@@ -83,12 +83,12 @@ class NodeUsage:
         return known.value
 
     def node_cumulative(self, resource: str, node: Document, pods: list[Document], wall_s: float) -> float:
-        """Return what the pods of a node have used since the host was started, those that are gone included."""
+        """Return the cumulative usage of a node's pods since the host was started, including removed pods."""
         past = self._past.get(node["metadata"]["name"], _Past()).used.get(resource, 0.0)
         return past + sum(self.cumulative(resource, node, pod, "", wall_s) for pod in pods)
 
     def seen(self, node: str, pod: Document) -> None:
-        """Take a pod's status: which of its containers were started."""
+        """Update the container starts from a pod's status."""
         uid = pod["metadata"].get("uid", "")
         self._places[uid] = node
         starts = self._starts.setdefault(uid, {})
@@ -100,11 +100,11 @@ class NodeUsage:
                 self._past.setdefault(node, _Past()).started += more
 
     def started(self, node: str) -> int:
-        """Return how many containers were started on a node since the host was."""
+        """Return the number of containers started on a node since the host was started."""
         return self._past[node].started if node in self._past else 0
 
     def gone(self, uid: str) -> None:
-        """Forget a pod; what it used stays used on its node."""
+        """Forget a pod; its cumulative usage stays with its node."""
         self._starts.pop(uid, None)
         place = self._places.pop(uid, "")
         for (resource, _), known in self._sums.pop(uid, {}).items():

@@ -1,7 +1,7 @@
-"""What files and objects of KWOK's kinds say together. Pure.
+"""Files and objects of KWOK's kinds, combined. Pure.
 
-An object wins over the document of its kind and name in a file. Paths of files in objects are those of the process
-that reads them.
+An object takes precedence over the document of its kind and name in a file. Paths of files in objects are those
+of the process that reads them.
 Source: kubernetes-sigs/kwok pkg/kwok/server/server.go (`initWatchCRD`), pkg/kwok/controllers/stages_manager.go;
 decision 0078.
 """
@@ -17,7 +17,7 @@ from services.kwok.stages.stage import Stage
 
 
 class KwokObjects:
-    """The documents of files, and the objects there are now. `runs_commands`: forwards may run commands here."""
+    """Documents of files, and the current objects. `runs_commands`: forwards may run commands here."""
 
     def __init__(
         self, stages: Iterable[Stage] = (), configuration: Configuration | None = None, *, runs_commands: bool = True
@@ -29,9 +29,9 @@ class KwokObjects:
         self._rules: dict[tuple[str, Key], Rule] = {}
 
     def put(self, document: Document) -> str:
-        """Take an object as it is now; return what is wrong with it, "" when it is used from now on.
+        """Add or replace an object; return its problem, empty if it is used from now on.
 
-        An object that is wrong says nothing, also where it said something before.
+        An invalid object has no effect, and its earlier valid state has none any more.
         """
         kind, metadata = str(document["kind"]), document["metadata"]
         key = Key(metadata.get("namespace") or "", metadata["name"])
@@ -65,7 +65,7 @@ class KwokObjects:
 
     @property
     def configuration(self) -> Configuration:
-        """What the other kinds say."""
+        """The contents of the other kinds."""
         own = [rule for _, rule in sorted(self._rules.items())]
         taken = {(rule.kind, rule.key, rule.selector is None) for rule in own}
         files = (rule for rule in self._file_rules if (rule.kind, rule.key, rule.selector is None) not in taken)

@@ -1,4 +1,4 @@
-"""What ResourceUsages say that containers use at a moment. Pure.
+"""Usage of containers at a moment, from ResourceUsages. Pure.
 
 Source: kubernetes-sigs/kwok pkg/kwok/server/metrics_resource_usage.go; decision 0073.
 """
@@ -11,7 +11,7 @@ from services.kwok.kinds.resource_usage import Use
 
 
 class Usages:
-    """What documents say of containers. `failures`: the last error of each expression that could not be evaluated."""
+    """Usage of containers from documents. `failures`: the last error of each expression that failed."""
 
     def __init__(self, rules: Rules, seed: int = 0) -> None:
         self._rules, self._seed = rules, seed
@@ -22,11 +22,11 @@ class Usages:
         return bool(self._rules)
 
     def find(self, key: Key, container: str) -> Match | None:
-        """Return what is for this container."""
+        """Return the entry for this container."""
         return self._rules.find(key, container)
 
     def says(self, pod: Document, container: str) -> bool:
-        """Whether a document says what the container uses, and the pod's own annotation does not."""
+        """Whether a document gives the container's usage and the pod's own annotation does not."""
         annotations = pod["metadata"].get("annotations") or {}
         has_own = ANNOTATION in annotations or f"{ANNOTATION}.{container}" in annotations
         return not has_own and self.find(key_of(pod), container) is not None
@@ -34,7 +34,7 @@ class Usages:
     def used(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
         """Return how much of a resource a container uses, in cores or bytes.
 
-        The documents are as the API server has them. What is not said, or cannot be evaluated, is 0, as in KWOK.
+        The documents are those of the API server. A missing entry, or a failed evaluation, counts as 0, as in KWOK.
         """
         key = key_of(pod)
         found = self._rules.find(key, container)

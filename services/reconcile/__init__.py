@@ -1,1 +1,1 @@
-"""What a controller is, as values: actions, the Controller record, the work queue, expectations."""
+"""Building blocks of controllers, as values: actions, the Controller record, the work queue, expectations."""

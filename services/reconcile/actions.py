@@ -1,7 +1,7 @@
-"""Actions: what a decision asks of the API server, as values; the executor performs them.
+"""Actions of a decision on the API server, as values; the executor performs them.
 
-Each is safe to repeat. Preconditions (`uid`, `resource_version`) let the server refuse what has
-gone stale. `resource` is the wire name: `pods`, `replicasets.apps`.
+Each is safe to repeat. Preconditions (`uid`, `resource_version`) let the server refuse stale actions.
+`resource` is the wire name: `pods`, `replicasets.apps`.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from services.api.resources import resource_of_view
 
 @dataclass(frozen=True)
 class Create:
-    """Create `document`; AlreadyExists counts as done when the name was ours to derive.
+    """Create `document`; AlreadyExists counts as done if the name was derived by the controller.
 
     With `subresource` the document is the body of that subresource of the object it names.
     """
@@ -40,7 +40,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Update:
-    """Replace an object (or its status) by a whole document that carries its resourceVersion."""
+    """Replace an object (or its status) by a whole document with its resourceVersion."""
 
     resource: str
     key: Key
@@ -49,12 +49,12 @@ class Update:
 
 
 OWN_WRITE: Final = "own write"
-"""As the version of a delete: the one that the write before it, of the same decision and object, came to."""
+"""Placeholder for the version of a delete: the result of the preceding write, of the same decision and object."""
 
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete with preconditions. `grace_period_s` None means the kind's default; NotFound is done."""
+    """Delete with preconditions. `grace_period_s` None means the kind's default; NotFound counts as done."""
 
     resource: str
     key: Key
@@ -75,10 +75,10 @@ class Related(msgspec.Struct, frozen=True):
 
 
 class RecordEvent(msgspec.Struct, frozen=True):
-    """Record an Event about an object. `type`: Normal or Warning. Aggregated by the recorder.
+    """Record an Event about an object. `type`: Normal or Warning. The recorder aggregates it.
 
-    `action`: what was done, which events of events.k8s.io say; `related`: for or with which other object; `reporter`:
-    who says it, if not the component that the recorder is for; `field_path`: which part of the object is meant.
+    `action`: the performed action, a field of events in events.k8s.io; `related`: the other object involved;
+    `reporter`: the reporting component, if not the recorder's own; `field_path`: the part of the object concerned.
     """
 
     kind: str
@@ -100,12 +100,12 @@ Action = Create | Patch | Update | Delete | RecordEvent
 
 @dataclass(frozen=True)
 class Query:
-    """A live read that a rule wants before it acts (C9).
+    """A live read that a rule needs before it acts (C9).
 
-    A key without a name lists its namespace (all of a kind without namespaces). `resource`: wire name,
-    for a view that does not say its kind (`AnyObject`). `may_be_refused`: without the right to read, the rule goes on
-    with what the server said (`Moment.refused`); `is_metric`: whatever the refusal is. `label_selector` and
-    `field_selector`: which objects, or which series of a metric.
+    A key without a name lists its namespace (for cluster-scoped kinds, all objects). `resource`: wire name, for a
+    view without a kind of its own (`AnyObject`). `may_be_refused`: without the right to read, the rule continues
+    with the server's message (`Moment.refused`); `is_metric`: after any refusal. `label_selector` and
+    `field_selector`: the selected objects, or the selected series of a metric.
     """
 
     view: type[View]
@@ -127,12 +127,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Result:
-    """What reconcile wants done, in order; then look again after `requeue_after_s` if given.
+    """Actions that reconcile wants, in order; then another reconcile after `requeue_after_s` if given.
 
-    With `refresh`, nothing is performed: the manager reads these live and calls reconcile again. `error`: why the key
-    is not done; the actions are performed, and then it is tried again with back-off. `follow`: kinds by wire name whose
-    changes the controller's watches of `AnyObject` must see from now on, though the process does not read them for all:
-    they are followed with the controller's own rights, and the key is looked at again once their state is known.
+    With `refresh`, nothing is performed: the manager reads these live and calls reconcile again. `error`: why the
+    key is not done; the actions are performed, and then the key is retried with back-off. `follow`: kinds by wire
+    name that the controller's watches of `AnyObject` must see from now on, although the process does not read them
+    for all. They are followed with the controller's own rights, and the key is reconciled again once their state is
+    known.
     """
 
     actions: tuple[Action | Batch, ...] = ()
@@ -144,7 +145,7 @@ class Result:
 
 NOTHING = Result()
 NOT_PERFORMED = "not performed: an action before it failed"
-"""The reason of an action that was not sent."""
+"""Reason of an action that was not sent."""
 
 
 class Described(Protocol):
@@ -152,7 +153,7 @@ class Described(Protocol):
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Name and uid of what the Event is about."""
+        """Name and uid of the object that the Event is about."""
         ...
 
 
@@ -164,5 +165,5 @@ def event(about: Described, reason: str, message: str, *, warns: bool = False) -
 
 
 def earliest(*due_s: float | None) -> float | None:
-    """Return the shortest of the waits that there are; None when there is none."""
+    """Return the shortest wait; None if there is none."""
     return min((each for each in due_s if each is not None), default=None)

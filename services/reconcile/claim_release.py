@@ -1,11 +1,12 @@
-"""Give the claims of a workload back: its controller removes its reference when no pod uses them and none will come.
+"""Release of a workload's claims: the controller removes its reference when no pod uses them and none will
+come.
 
-`releasing` puts that around a controller's reconcile, so that creating pods and giving claims back are decided in one
-place, one after the other. A reference goes by a write that the claim's version guards, and only when the controller
-awaits none of its own creations, a live list shows no pod that has not ended and names the claim, whosever it is, but
-those of another consumer that is listed, and no pod entry is left. With `owner_deletion=finalizer` the workload stays
-until then, and what the garbage collector would do only after it is gone, deleting its pods, its controller does.
-Out-of-tree controllers use the same.
+`releasing` wraps a controller's reconcile, so that one place decides, in sequence, on creating pods and on
+releasing claims. The claim's version guards the write that removes a reference. It is sent only when the
+controller awaits none of its own creations, no pod entry is left, and a live list shows no unfinished pod, of
+any owner, that names the claim, except pods of another listed consumer. With `owner_deletion=finalizer` the
+workload stays until then, and its controller deletes its pods, which the garbage collector would do only after
+the workload is gone. Out-of-tree controllers use the same module.
 Source: kep-5194 5.2, 5.3, 6 and 9; controllers 1.5 and 1.6.
 """
 
@@ -28,14 +29,14 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, W
 RELEASE_FINALIZER: Final = "resource.emulation/claim-release"
 RELEASED, BLOCKED = "ClaimReleased", "ClaimReleaseBlocked"
 AGAIN_S: Final = 10.0
-"""A release that was refused for good is tried again so often: rights may come."""
+"""Seconds between attempts of a release that was refused for good: rights may come."""
 _BY_COLLECTOR: Final = ("foregroundDeletion", "orphan")
-"""Finalizers with which the garbage collector sees to the dependents before the owner goes."""
+"""Finalizers with which the garbage collector handles the dependents before the owner is deleted."""
 
 
 @dataclass(frozen=True)
 class ReleaseSwitches:
-    """Who gives claims of workloads back, and when."""
+    """Switches of the release of workloads' claims: by whom, and when."""
 
     mode: str = switch("reserved_for.mode")
     design: str = switch("release.design")
@@ -57,10 +58,10 @@ def _always(key: Key, now_s: float) -> bool:
 
 @dataclass(frozen=True)
 class Releases:
-    """What the release needs to know of one kind of workload.
+    """Facts about one kind of workload that the release needs.
 
-    `is_done`: no more pods will come, although the workload is not being deleted. `is_settled`: none of the pods that
-    its controller asked for are still awaited. `dependents`: what it makes, to be deleted when it is.
+    `is_done`: no more pods will come, although the workload is not being deleted. `is_settled`: no requested pods
+    of its controller are still awaited. `dependents`: the kind it creates, to be deleted with it.
     """
 
     view: type[View]
@@ -70,7 +71,7 @@ class Releases:
 
 
 def releasing(controller: Controller, switches: Switches, releases: Releases) -> Controller:
-    """Return the controller that also gives claims back; the same one where that is not its duty."""
+    """Return the controller with release of claims; the same controller if releasing is not its duty."""
     own = switches.of(ReleaseSwitches)
     if not own.is_owners_duty(resource_of_view(releases.view).name):
         return controller
@@ -83,9 +84,9 @@ def releasing(controller: Controller, switches: Switches, releases: Releases) ->
 class ClaimReleaser:
     """One controller's memory of claims that name its workloads, and of pods that use them.
 
-    `_claims`: by uid of the workload, those that are for it or are reserved for it. `_users`: by claim, the pods that
-    have not ended. `_blocked`: why a release had to wait, by workload and claim, so that each reason is one event;
-    `_refused`: why the server refused one, until that is an event.
+    `_claims`: claims that are for a workload or reserved for it, by the workload's uid. `_users`: unfinished pods
+    by claim. `_blocked`: why a release had to wait, by workload and claim, so that each reason is one event;
+    `_refused`: why the server refused one, until it is reported by an event.
     """
 
     releases: Releases
@@ -96,10 +97,10 @@ class ClaimReleaser:
     _blocked: dict[tuple[Key, str], str] = field(default_factory=dict)
     _refused: dict[Key, str] = field(default_factory=dict)
     _parents: dict[Key, set[str]] = field(default_factory=dict)
-    """Uids that the workload's pods have as their controller: its own, and for a Deployment those of its sets."""
+    """Controller uids of the workload's pods: its own uid, and for a Deployment those of its ReplicaSets."""
 
     def claim_changed(self, change: Change[ResourceClaim], listers: Listers) -> list[Key]:
-        """Follow the claims; name the workloads that a claim is for or was reserved for."""
+        """Track the claims; return the workloads that a claim is for or was reserved for."""
         keys: dict[Key, None] = {}
         if change.old is not None:
             for reference in self._references(change.old):
@@ -112,7 +113,7 @@ class ClaimReleaser:
         return list(keys)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
-        """Follow the pods that use claims; name the workloads whose claims lose their last user."""
+        """Track the pods that use claims; return the workloads whose claims lose their last user."""
         pod_key = change.object.metadata.key
         for key in _claims_in_use(change.old):
             self._users.get(key, {}).pop(pod_key, None)
@@ -128,7 +129,7 @@ class ClaimReleaser:
         return list(found)
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Keep why the server refused a release, for an event; pass the rest on."""
+        """Keep the reason of a refused release for an event; pass all other failures on."""
         if isinstance(action, Patch) and action.resource == CLAIMS:
             if not reason.startswith(("not performed", "Conflict", "NotFound")):
                 self._refused[key] = f"claim {action.key} cannot be released: {refusal_message(reason)}"
@@ -136,7 +137,7 @@ class ClaimReleaser:
             self.inner.failed(key, action, reason)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Reconcile the workload, then release those of its claims that it is done with."""
+        """Reconcile the workload, then release the claims that it no longer needs."""
         owner: Any = listers.of(self.releases.view).get(key)
         if owner is None:
             self._refused.pop(key, None)

@@ -1,4 +1,4 @@
-"""Conditions as documents: make one, set one, keeping the times that have not changed."""
+"""Conditions as documents: create and set them, keeping unchanged transition times."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ def as_documents(conditions: Iterable[Condition]) -> list[Document]:
 
 
 def new(condition_type: str, status: str, reason: str, message: str, wall_s: float) -> Document:
-    """Return a condition that reads so from now on."""
+    """Return a new condition, with this time of transition."""
     said = {"type": condition_type, "status": status, "reason": reason, "message": message}
     return {**said, "lastTransitionTime": format_time(wall_s)}
 
@@ -27,7 +27,7 @@ def find(conditions: list[Document], condition_type: str) -> Document | None:
 def put(
     conditions: list[Document], condition_type: str, status: str, reason: str, message: str, wall_s: float
 ) -> Document | None:
-    """Set a condition in the list and return it; None and nothing changes when status and reason are already so.
+    """Set a condition in the list and return it; return None without a change if status and reason are equal.
 
     `lastTransitionTime` stays while the status stays.
     """
@@ -43,5 +43,5 @@ def put(
 
 
 def remove(conditions: list[Document], condition_type: str) -> None:
-    """Take the condition of that type out of the list."""
+    """Remove the condition of that type from the list."""
     conditions[:] = [c for c in conditions if c.get("type") != condition_type]

@@ -1,4 +1,4 @@
-"""The Controller record: one reconcile, and which objects lead to which keys."""
+"""The Controller record: one reconcile, and the mapping from changed objects to keys."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ V = TypeVar("V", bound=View)
 
 
 class Change(msgspec.Struct, Generic[V], frozen=True):
-    """One change as an informer hands it on. `old` None: added; `new` None: deleted.
+    """One change from an informer. `old` None: added; `new` None: deleted.
 
-    `final_state_unknown`: a relist found the object gone; `old` is the last that was seen (C4).
+    `final_state_unknown`: a relist found the object gone; `old` is the last known state (C4).
     """
 
     old: V | None
@@ -29,14 +29,14 @@ class Change(msgspec.Struct, Generic[V], frozen=True):
 
     @property
     def object(self) -> V:
-        """The newest known form."""
+        """The newest known state."""
         found = self.new if self.new is not None else self.old
         assert found is not None
         return found
 
 
 class Lister(Protocol[V]):
-    """Read-only access to what an informer holds of one kind."""
+    """Read-only access to an informer's cache of one kind."""
 
     def get(self, key: Key) -> V | None: ...
     def all(self, namespace: str = "") -> list[V]: ...
@@ -50,13 +50,13 @@ class Lister(Protocol[V]):
 
 
 class Listers(Protocol):
-    """The caches of all kinds a controller declared; `kinds`: those there are."""
+    """The caches of all kinds a controller declared; `kinds`: the known kinds."""
 
     @property
     def kinds(self) -> Kinds: ...
     @property
     def are_complete(self) -> bool:
-        """Whether each cache has received its kind's state; one of a kind that was just defined may not have."""
+        """Whether each cache has received its kind's state; a cache of a newly defined kind may not have."""
         ...
 
     def of(self, view: type[V]) -> Lister[V]: ...
@@ -66,7 +66,7 @@ class Listers(Protocol):
 
 
 def is_read(listers: Listers, resource: Resource) -> bool:
-    """Whether this process reads objects of that kind; all kinds are read but those that only clients care for."""
+    """Whether this process reads objects of that kind: all kinds except those that only clients use."""
     return not resource.is_of_clients or is_cached(listers, resource.name)
 
 
@@ -81,10 +81,10 @@ def is_cached(listers: Listers, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Moment:
-    """When and with what a reconcile runs. `now_s` is monotonic, `wall_s` for timestamps.
+    """Time and inputs of a reconcile. `now_s` is monotonic, `wall_s` is for timestamps.
 
-    `live` holds the answers to `Result.refresh`: None means the object does not exist. `listed` holds
-    the answers to queries without a name, in the order of the server; `refused` what the server said to those that it
+    `live` holds the answers to `Result.refresh`: None means the object does not exist. `listed` holds the answers
+    to queries without a name, in the order of the server; `refused` the server's messages for queries that it
     forbids.
     """
 
@@ -97,7 +97,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Watch(Generic[V]):
-    """Changes of `view` lead to the keys that `keys` names; it may also note things in memory.
+    """Watch of `view`: `keys` returns the keys of a change; it may also update the controller's memory.
 
     `AnyObject` means all kinds but events and secrets, and those that the controller asked for (`Result.follow`).
     """
@@ -108,28 +108,35 @@ class Watch(Generic[V]):
 
 Reconcile = Callable[[Key, Listers, Moment], Result]
 Sign = Callable[[bytes, Sequence[str], float, float], bytes]
-"""`(certificate request in PEM, usages, seconds it is good for, wall clock)` to the certificate in PEM; ValueError for
-what cannot be signed. A function, so that what decides stays free of keys and files."""
+"""Function that signs: `(certificate request in PEM, usages, seconds it is good for, wall clock)` to the
+certificate in PEM.
+
+Raises ValueError for an invalid request. It is a function, so that decisions stay free of keys and files.
+"""
 Failed = Callable[[Key, Action, str], None]
-"""Called for each action that was refused or not performed: `(key, action, reason)`, where a refusal's reason is the
-Status's reason and message, `Forbidden: pods "a" is forbidden: …`; see `refusal_message`."""
+"""Function called for each refused or skipped action: `(key, action, reason)`.
+
+A refusal's reason is the Status's reason and message, `Forbidden: pods "a" is forbidden: …`; see
+`refusal_message`.
+"""
 
 
 def refusal_message(reason: str) -> str:
-    """Return the message of a refusal alone, which is all that upstream's Events and conditions show of an error."""
+    """Return only the message of a refusal, as upstream's Events and conditions show it."""
     head, _, message = reason.partition(": ")
     return message if message and head.isalpha() else reason
 
 
 @dataclass(frozen=True)
 class Controller:
-    """One controller. `identity` is its user name at the API server; "" for the one that has the controller's name.
+    """One controller. `identity` is its user name at the API server; "": derived from the controller's name.
 
-    `owns`: a change of such an object leads to its controller owner's key, when that owner is of the reconciled kind.
-    `reconciles` None: its own watches alone lead to keys. `period_s`: additionally, the key `("", "")` is reconciled
-    that often (scans). `reads`: kinds only listed. `failed` lets memories such as expectations be rolled back.
-    `gives_up`: a write that the server refuses for good is not tried again. `queue` and `reporter`: the work queue's
-    name in metrics and the source of its events; "": made from `name`. `metrics`: further ones, read at a scrape.
+    `owns`: a change of such an object leads to its controller owner's key, when that owner is of the reconciled
+    kind. `reconciles` None: keys come only from its own watches. `period_s`: the interval at which the key `("",
+    "")` is reconciled too (scans). `reads`: kinds only listed. `failed` lets memories such as expectations be
+    rolled back. `gives_up`: a write that the server refuses for good is not tried again. `queue` and `reporter`:
+    the work queue's name in metrics and the source of its events; "": derived from `name`. `metrics`: further
+    metrics, read at a scrape.
     """
 
     name: str
@@ -149,19 +156,19 @@ class Controller:
 
     @property
     def user(self) -> str:
-        """The user it acts as."""
+        """The user name that it acts as."""
         return self.identity or controller_identity(self.name).user
 
 
 @dataclass(frozen=True)
 class Registration:
-    """What a folder of `services/controllers` offers as `CONTROLLER`; its rights lie beside, in `role.yaml`.
+    """Registration of a controller: a folder of `services/controllers` defines it as `CONTROLLER`.
 
-    `build`: returns the controller with an empty memory. `start_order`: among the others, ties by name; a run with
-    one seed repeats only with one order. `is_wanted`: whether it runs with these switches. `is_for_rest`: whether
-    only clients of REST need what it does; a mesh without REST goes without it, and without its watches.
-    `by_default`: whether `*` means it, too; a controller that only clients from outside need runs where it is named, as
-    upstream's that are disabled by default.
+    Its rights are in `role.yaml` beside. `build`: returns the controller with an empty memory. `start_order`: its
+    place among the others, ties by name; a run with a given seed repeats only with a fixed order. `is_wanted`:
+    whether it runs with these switches. `is_for_rest`: whether only clients of REST need its work; a mesh without
+    REST runs without it and its watches. `by_default`: whether `*` includes it; a controller that only external
+    clients need runs only when it is named, like upstream's that are disabled by default.
     """
 
     name: str
@@ -171,4 +178,4 @@ class Registration:
     by_default: bool = True
     is_for_rest: bool = False
     build_signing: Callable[[Switches, Sign], Controller] | None = None
-    """What is built instead where the process was given a certificate authority."""
+    """Alternative `build`, used if the process has a certificate authority."""

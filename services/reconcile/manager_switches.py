@@ -1,4 +1,4 @@
-"""The switches that the process of any controllers reads, as a typed view."""
+"""Switches that every controller process reads, as a typed view."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,6 @@ from services.api.switches import switch
 
 @dataclass(frozen=True)
 class ManagerSwitches:
-    """Of what runs controllers, whichever they are."""
+    """Switches of the manager, independent of its controllers."""
 
     has_own_write_gate: bool = switch("controllers.own_write_gate")

@@ -1,7 +1,7 @@
-"""The queue of keys a controller works on: deduplicated, delayed, backed off; time comes in as `now`.
+"""Work queue of a controller's keys: deduplicated, delayed, with back-off; time is passed in as `now`.
 
-A pure machine in the manner of client-go's. A key is handed to one worker at a time; what is added
-while it is being worked on comes back once afterwards (controllers 1.1).
+A pure machine like client-go's. A key is handed to one worker at a time; a key added while it is being worked
+on comes back once afterwards (controllers 1.1).
 """
 
 import heapq
@@ -18,7 +18,9 @@ BUCKET_BURST = 100
 
 
 class TokenBucket:
-    """Refills at `per_s` up to `burst`; may be overdrawn, then says how long the debt lasts."""
+    """Token bucket that refills at `per_s` up to `burst`. It may be overdrawn; it then returns how long the debt
+    lasts.
+    """
 
     __slots__ = ("_at", "_burst", "_per_s", "_tokens")
 
@@ -29,14 +31,14 @@ class TokenBucket:
         self._at = 0.0
 
     def reserve(self, now: float) -> float:
-        """Take one token and return the seconds until it is really there."""
+        """Take one token and return the seconds until it is available."""
         if now > self._at:
             self._refill(now)
         self._tokens -= 1.0
         return max(0.0, -self._tokens / self._per_s)
 
     def try_take(self, now: float) -> bool:
-        """Take one token if it is there."""
+        """Take one token if it is available; return whether it was."""
         if now > self._at:
             self._refill(now)
         if self._tokens < 1.0:
@@ -45,13 +47,13 @@ class TokenBucket:
         return True
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds until a token is there, without taking it."""
+        """Return the seconds until a token is available, without taking it."""
         if now > self._at:
             self._refill(now)
         return max(0.0, (1.0 - self._tokens) / self._per_s)
 
     def is_full(self, now: float) -> bool:
-        """Whether it is as one that was never used."""
+        """Whether the bucket is full, like an unused one."""
         return self._tokens + (now - self._at) * self._per_s >= self._burst
 
     def _refill(self, now: float) -> None:
@@ -60,13 +62,13 @@ class TokenBucket:
 
 
 class WorkQueue(Generic[K]):
-    """Keys that wait, are being worked on, or become due later.
+    """Queue of keys that are ready, being worked on, or due later.
 
     Invariant: a key is in `_ready` at most once, and only if it is dirty and not being worked on.
     """
 
     def __init__(self, *, per_s: float = BUCKET_PER_S, burst: float = BUCKET_BURST) -> None:
-        """Be empty. `per_s`, `burst`: the bucket that all failures share."""
+        """Create an empty queue. `per_s`, `burst`: the bucket that all failures share."""
         self._ready: deque[K] = deque()
         self._dirty: dict[K, float] = {}
         """Key to when it was added."""
@@ -84,7 +86,7 @@ class WorkQueue(Generic[K]):
         self.works_total = 0
 
     def add(self, key: K, now: float) -> None:
-        """Have the key worked on; a second add before that changes nothing."""
+        """Queue the key; a second add before it is handed out changes nothing."""
         if key in self._dirty:
             return
         self.adds_total += 1
@@ -93,7 +95,7 @@ class WorkQueue(Generic[K]):
             self._ready.append(key)
 
     def add_after(self, key: K, delay_s: float, now: float) -> None:
-        """Add the key in `delay_s` seconds; of several such times the earliest counts."""
+        """Add the key in `delay_s` seconds; of several delays the earliest counts."""
         if delay_s <= 0:
             self.add(key, now)
             return
@@ -118,15 +120,15 @@ class WorkQueue(Generic[K]):
         return delay_s
 
     def forget(self, key: K) -> None:
-        """Forget the key's failures: it succeeded."""
+        """Reset the key's failures after a success."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """Return how often in a row the key has failed."""
+        """Return the key's number of consecutive failures."""
         return self._failures.get(key, 0)
 
     def get(self, now: float) -> K | None:
-        """Take the next key, or None when none is ready; `done` must follow."""
+        """Take the next key; None if none is ready. `done` must follow."""
         if self._delayed:
             self._promote(now)
         if not self._ready:
@@ -137,7 +139,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K, now: float) -> None:
-        """The worker is finished; what was added meanwhile becomes ready again."""
+        """Finish the key; if it was added meanwhile, it becomes ready again."""
         self.work_duration_s += now - self._processing.pop(key)
         self.works_total += 1
         if key in self._dirty:
@@ -157,12 +159,12 @@ class WorkQueue(Generic[K]):
         return not self._ready and not self._processing
 
     def __len__(self) -> int:
-        """How many keys are ready (metric `workqueue_depth`)."""
+        """Number of ready keys (metric `workqueue_depth`)."""
         return len(self._ready)
 
     @property
     def begun_total(self) -> int:
-        """How many keys were handed out."""
+        """Number of keys handed out."""
         return self.works_total + len(self._processing)
 
     def _promote(self, now: float) -> None:

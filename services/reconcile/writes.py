@@ -1,4 +1,4 @@
-"""What controllers write most: a part of an object by a patch, its status, conditions, the reference to its owner."""
+"""Common writes of controllers: a patch of a part of an object, its status, conditions, the owner reference."""
 
 from collections.abc import Iterable
 
@@ -18,14 +18,16 @@ def patch(
     on_version: bool = False,
     is_strategic: bool = False,
 ) -> Patch:
-    """Return the patch of this very object, by uid; `on_version`: only while it is at the version that was read."""
+    """Return a patch guarded by the object's uid; `on_version`: also by the version that was read."""
     meta = about.metadata
     version = meta.resource_version if on_version else ""
     return Patch(resource, meta.key, change, subresource, "strategic" if is_strategic else "merge", meta.uid, version)
 
 
 def finalizers(resource: str, about: Described, wanted: Iterable[str]) -> Patch:
-    """Return the write of an object's finalizers; a list is replaced whole: only on the version it was read from."""
+    """Return the write of an object's finalizers. It replaces the whole list, so the version that was read guards
+    it.
+    """
     return patch(resource, about, {"metadata": {"finalizers": list(wanted) or None}}, on_version=True)
 
 
@@ -41,7 +43,7 @@ def conditions(resource: str, about: Described, *wanted: Document, on_version: b
 
 
 def differing(held: View, wanted: Document) -> Document:
-    """Return the fields of `wanted`, by their names in JSON, that read otherwise in the stored status."""
+    """Return the fields of `wanted`, by their JSON names, that differ from the stored status."""
     asked = msgspec.convert(wanted, type(held))
     fields = dict(zip(held.__struct_encode_fields__, held.__struct_fields__, strict=True))
     return {name: each for name, each in wanted.items() if getattr(asked, fields[name]) != getattr(held, fields[name])}

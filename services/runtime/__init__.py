@@ -1,1 +1,1 @@
-"""How to be a well-behaved process, real or simulated."""
+"""Runtime of every process: entry, configuration, certificates, faults; real or simulated."""

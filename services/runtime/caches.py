@@ -1,4 +1,4 @@
-"""The caches that all controllers of a process share: one informer a kind, and all kinds read as one."""
+"""The caches that all controllers of a process share: one informer per kind, and all kinds read as one."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,15 +18,16 @@ from services.reconcile.controller import Change, Lister, Listers
 V = TypeVar("V", bound=View)
 
 NOT_ANY = ("events", "secrets", DEFINITIONS)
-"""Not read as `AnyObject`: events are many, own nothing and nothing owns them; no controller may read secrets;
-definitions are read only where custom kinds are followed."""
+"""Kinds not read as `AnyObject`: events are many, own nothing and have no owners; no controller may read
+secrets; definitions are read only where custom kinds are followed.
+"""
 
 
 class Caches(Listers):
-    """One informer a kind, shared by all controllers. `AnyObject` reads all kinds as one."""
+    """One informer per kind, shared by all controllers. `AnyObject` reads all kinds as one."""
 
     def __init__(self, seams: Seams, views: list[type[View]], *, follows_definitions: bool = False) -> None:
-        """`follows_definitions`: whether `AnyObject` means the kinds that definitions define, too."""
+        """`follows_definitions`: whether `AnyObject` includes custom kinds."""
         clock, random, events = seams.clock, seams.random, seams.events
         self._informer_as = partial(Informer, clock=clock, random=random, events=events)
         self._informer_of = partial(self._informer_as, seams.transport.api())
@@ -54,12 +55,12 @@ class Caches(Listers):
 
     @property
     def kinds(self) -> Kinds:
-        """The kinds there are."""
+        """The known kinds."""
         return self._kinds
 
     @property
     def informers(self) -> list[Informer[Any]]:
-        """Every informer, those of defined kinds and of single controllers last."""
+        """Every informer; those of custom kinds and of single controllers come last."""
         return [*self.by_resource.values(), *self._apart.values()]
 
     @property
@@ -68,7 +69,7 @@ class Caches(Listers):
         return all(informer.has_synced for informer in self.by_resource.values())
 
     def start(self, run: Callable[[Informer[Any]], asyncio.Task[None]]) -> None:
-        """Run every informer there is, and later those of kinds as they are defined."""
+        """Run every existing informer, and later those of newly defined kinds."""
         self._run = run
         for name, informer in self.by_resource.items():
             self._running[name] = run(informer)
@@ -112,7 +113,7 @@ class Caches(Listers):
     def follow_as(
         self, user: str, name: str, handlers: Sequence[Callable[[Change[Any]], None]], synced: Callable[[], None]
     ) -> None:
-        """Follow a kind that is not read for all as this user, and hand on what is known of each object: its metadata.
+        """Follow a kind that is not read for all controllers, as this user; the handlers get only metadata.
 
         `synced` is called once the kind's state is known. Nothing happens when the user follows it already.
         """
@@ -134,19 +135,19 @@ class Caches(Listers):
         self._running[f"{user} {name}"] = self._run(informer)
 
     def on_progress(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each batch that any informer has taken."""
+        """Call `callback` after each batch of any informer."""
         self._progress.append(callback)
         for informer in self.by_resource.values():
             informer.on_progress(callback)
 
     def of(self, view: type[V]) -> Lister[V]:
-        """Return the cache of a declared kind. Raises: KeyError for one that was not declared."""
+        """Return the cache of a declared kind. Raises: KeyError for an undeclared one."""
         if view is AnyObject and self._any is not None:
             return cast("Lister[V]", self._any)
         return self._by_view[view].lister
 
     def any(self, resource: str) -> Lister[Any]:
-        """Return the cache of a resource by wire name. Raises: KeyError for one that was not declared."""
+        """Return the cache of a resource by wire name. Raises: KeyError for an undeclared one."""
         return self.by_resource[resource].lister
 
     def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
@@ -165,7 +166,7 @@ class Caches(Listers):
 
     @property
     def newest_rv(self) -> int:
-        """The newest version that any cache has reached."""
+        """The newest version in any cache."""
         return max((informer.lister.reached_rv for informer in self.informers), default=0)
 
 
@@ -183,7 +184,7 @@ def _as_any_change(resource: Resource, handler: Callable[[Change[Any]], None]) -
 
 
 class _AnyLister:
-    """All kinds read as one. A key does not name a kind, so `get` and `document` find nothing here."""
+    """All kinds read as one. A key names no kind, so `get` and `document` find nothing here."""
 
     def __init__(self, sources: list[tuple[Resource, Informer[Any]]]) -> None:
         self.sources = sources

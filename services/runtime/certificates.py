@@ -1,7 +1,7 @@
 """The certificate authority of one mesh, and the certificates it signs: PEM files beside the token files.
 
-Keys are ECDSA P-256, readable by their owner alone. A certificate that has less than a month to live, that another
-authority signed, or that is for other names is made anew; the authority's own is kept.
+Keys are ECDSA P-256, readable only by their owner. A certificate is renewed if it has less than a month to
+live, if another authority signed it, or if its names differ; the authority's own certificate is kept.
 Source: upstream `cmd/kubeadm/app/phases/certs/certlist.go`.
 """
 
@@ -22,9 +22,9 @@ from services.runtime.real import write_atomically
 AUTHORITY_LIFE = timedelta(days=3650)
 LIFE = timedelta(days=365)
 RENEWED_BEFORE = timedelta(days=30)
-"""How long before its end a certificate is renewed, or a third of its life if that is shorter."""
+"""Time before its end at which a certificate is renewed; a third of its life if that is shorter."""
 BACKDATED = timedelta(minutes=5)
-"""Certificates begin a little earlier than now: clocks differ."""
+"""Time by which the start of certificates is backdated, because clocks differ."""
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 SERVER_NAMES = (
     *LOOPBACK_NAMES,
@@ -52,12 +52,12 @@ _KEY_USAGES = {
     "signing": "digital_signature",
 }
 _EXTENDED_USAGES = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
-"""What Kubernetes' signers sign for."""
+"""Extended usages that Kubernetes' signers sign for."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Where a certificate and its key lie."""
+    """Paths of a certificate and its key."""
 
     certificate: Path
     key: Path
@@ -65,8 +65,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority; `path` is where its certificate lies, beside others that are trusted. `life`: how long
-    what it signs is good."""
+    """A certificate authority. `path`: the file of its certificate, together with other trusted ones. `life`:
+    lifetime of the certificates it signs.
+    """
 
     path: Path
     certificate: x509.Certificate
@@ -74,19 +75,24 @@ class Authority:
     life: timedelta = LIFE
 
     def server(self, name: str, hosts: Iterable[str] = (), *, now: datetime | None = None) -> Pair:
-        """Return the pair `<name>.crt`, `<name>.key` beside the authority, for a server called by these hosts as well
-        as by the names of SERVER_NAMES; made unless a good one is there. Raises: OSError."""
+        """Return the pair `<name>.crt`, `<name>.key` beside the authority, for a server with these host names and
+        SERVER_NAMES.
+
+        It is made unless a valid one exists. Raises: OSError.
+        """
         names = tuple(dict.fromkeys((*SERVER_NAMES, *hosts)))
         alternatives = x509.SubjectAlternativeName([_name_of(host) for host in names])
         return self._pair(name, name, (), (ExtendedKeyUsageOID.SERVER_AUTH,), alternatives, now)
 
     def client(self, name: str, user: str, groups: Iterable[str] = (), *, now: datetime | None = None) -> Pair:
-        """Return the pair `<name>.crt`, `<name>.key` of a client that is this user in these groups. Raises: OSError."""
+        """Return the pair `<name>.crt`, `<name>.key` of a client with this user and these groups. Raises: OSError."""
         return self._pair(name, user, tuple(groups), (ExtendedKeyUsageOID.CLIENT_AUTH,), None, now)
 
     def peer(self, name: str, hosts: Iterable[str] = (), *, now: datetime | None = None) -> Pair:
-        """Return the pair `<name>.crt`, `<name>.key` of a process that serves and calls its equals, called by these
-        hosts as well as by LOOPBACK_NAMES. Raises: OSError."""
+        """Return the pair `<name>.crt`, `<name>.key` of a process that both serves and calls its peers.
+
+        Its names are these hosts and LOOPBACK_NAMES. Raises: OSError.
+        """
         alternatives = x509.SubjectAlternativeName([_name_of(host) for host in (*LOOPBACK_NAMES, *hosts)])
         both = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
         return self._pair(name, name, (), both, alternatives, now)
@@ -101,7 +107,7 @@ class Authority:
         life: timedelta = LIFE,
         now: datetime | None = None,
     ) -> x509.Certificate:
-        """Return a certificate of that key, good for these usages and that life."""
+        """Return a certificate of that key, with these usages and that lifetime."""
         now = now or datetime.now(UTC)
         builder = (
             x509.CertificateBuilder()
@@ -120,9 +126,9 @@ class Authority:
         return builder.sign(self.key, hashes.SHA256())
 
     def issue(self, request: bytes, usages: Iterable[str], life: timedelta, *, now: datetime) -> bytes:
-        """Return the certificate, PEM, of a certificate request in PEM, for these usages as Kubernetes names them.
+        """Return the certificate, PEM, for a certificate request in PEM, with these usages by Kubernetes' names.
 
-        Raises: ValueError for bytes that are no such request, a wrong signature, or a usage that is not known.
+        Raises: ValueError for an invalid request, a wrong signature, or an unknown usage.
         """
         asked = x509.load_pem_x509_csr(request)
         if not asked.is_signature_valid:
@@ -172,7 +178,7 @@ class Authority:
         return pair
 
     def renew(self, pair: Pair, *, life: timedelta | None = None, now: datetime | None = None) -> None:
-        """Replace a pair by one of the same names and usage with a new key. `life`: None for as long as the old one's.
+        """Replace a pair by one of the same names and usage with a new key. `life`: None for the old pair's lifetime.
 
         Raises: OSError; ValueError for a file that is no certificate.
         """
@@ -183,8 +189,9 @@ class Authority:
         _put(pair, key, self.sign(known.subject, key.public_key(), usages, _names_of(known), life=life, now=now))
 
     def is_due(self, pair: Pair, *, now: datetime | None = None) -> bool:
-        """Return whether a pair is to be renewed: by its age, or because another authority signed it. Raises: OSError;
-        ValueError for a file that is no certificate."""
+        """Return whether a pair must be renewed: because of its age, or because another authority signed it. Raises:
+        OSError; ValueError for a file that is no certificate.
+        """
         known = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
         try:
             known.verify_directly_issued_by(self.certificate)
@@ -227,14 +234,15 @@ def _put(pair: Pair, key: ec.EllipticCurvePrivateKey, certificate: x509.Certific
 
 
 def pairs(directory: Path) -> list[Pair]:
-    """Return the certificates in a directory that have their keys beside them, the authority's left out."""
+    """Return the certificates in a directory that have their keys beside them, without the authority's."""
     found = (Pair(path, path.with_suffix(".key")) for path in sorted(directory.glob("*.crt")) if path.stem != "ca")
     return [pair for pair in found if pair.key.exists()]
 
 
 def authority_of(path: Path, key_path: Path, *, life: timedelta = LIFE) -> Authority:
-    """Return the authority of these two files, the first of which may have several certificates. Raises: OSError;
-    ValueError for files that do not belong together."""
+    """Return the authority of these two files; the first may hold several certificates. Raises: OSError; ValueError
+    for files that do not belong together.
+    """
     known = serialization.load_pem_private_key(key_path.read_bytes(), None)
     if isinstance(known, ec.EllipticCurvePrivateKey):
         for certificate in x509.load_pem_x509_certificates(path.read_bytes()):
@@ -244,7 +252,7 @@ def authority_of(path: Path, key_path: Path, *, life: timedelta = LIFE) -> Autho
 
 
 def authority(directory: Path, *, life: timedelta = LIFE, now: datetime | None = None) -> Authority:
-    """Return the authority whose `ca.crt` and `ca.key` lie in that directory, made when there is none.
+    """Return the authority in the files `ca.crt` and `ca.key` of that directory; make one if there is none.
 
     Raises: OSError; ValueError for files that are not the certificate and the key of one authority.
     """
@@ -282,12 +290,13 @@ def _self_signed(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certifi
 
 
 NEXT_KEY = "ca-next.key"
-"""The key of an authority that is trusted already and does not sign yet."""
+"""Key file of an authority that is already trusted but does not sign yet."""
 
 
 def add_authority(directory: Path, *, now: datetime | None = None) -> None:
-    """First step of changing the authority: one more is trusted, `ca.crt` has both. Again: changes nothing. Raises:
-    OSError, ValueError."""
+    """First step of changing the authority: trust a new one; `ca.crt` then has both. A second call changes nothing.
+    Raises: OSError, ValueError.
+    """
     path, key_path = directory / "ca.crt", directory / NEXT_KEY
     if key_path.exists():
         key = serialization.load_pem_private_key(key_path.read_bytes(), None)
@@ -302,20 +311,21 @@ def add_authority(directory: Path, *, now: datetime | None = None) -> None:
 
 
 def switch_authority(directory: Path) -> None:
-    """Second step: the added authority signs from now on, whether or not it did before. Raises: OSError."""
+    """Second step of changing the authority: the new one signs; a second call changes nothing. Raises: OSError."""
     if (directory / NEXT_KEY).exists():
         (directory / NEXT_KEY).replace(directory / "ca.key")
 
 
 def drop_authorities(directory: Path) -> None:
-    """Third step: only the authority that signs is trusted. Raises: OSError, ValueError."""
+    """Third step of changing the authority: trust only the one that signs. Raises: OSError, ValueError."""
     signer = authority_of(directory / "ca.crt", directory / "ca.key")
     write_atomically(signer.path, signer.certificate.public_bytes(serialization.Encoding.PEM), mode=0o444)
 
 
 def signing_key(directory: Path) -> Path:
-    """Return where the key `sa.key` lies that signs tokens of service accounts, made when there is none. Raises:
-    OSError."""
+    """Return the path of the key `sa.key` that signs service account tokens; make it if there is none. Raises:
+    OSError.
+    """
     path = directory / "sa.key"
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

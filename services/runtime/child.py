@@ -1,4 +1,4 @@
-"""One process of a mesh: begun, waited for, begun again as often as is reasonable, ended."""
+"""One process of a mesh: started, awaited, restarted within limits, and stopped."""
 
 import asyncio
 import contextlib
@@ -36,14 +36,19 @@ RESTARTS_BEFORE_READY_MAX = 1
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
 CRASH_LOOP_MIN_S, CRASH_LOOP_MAX_S = 10.0, 300.0
 HEALTHY_S = 600.0
-"""As kubelets do with containers: a crash loop's delay doubles up to its most; so long a life has it forgotten."""
+"""Seconds of life after which a crash loop is forgotten; its delay doubles up to a maximum, as kubelets do for
+containers.
+"""
 FINAL = frozenset((EXIT_USAGE, EXIT_LOCKED, EXIT_CONFIG))
-"""Exit codes that another try cannot change (P14): wrong usage, a directory that is held, a corrupt store or a bad
-configuration."""
+"""Exit codes after which a restart cannot help (P14): wrong usage, a directory that is held, a corrupt store or
+a bad configuration.
+"""
 
 LOG_READ_BYTES = 16384
 RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
-"""What says of every span where it comes from: `KEY=VALUE`, commas between, percent-encoded (OpenTelemetry 1.45)."""
+"""Environment variable with the resource attributes of all spans: `KEY=VALUE`, comma-separated, percent-encoded
+(OpenTelemetry 1.45).
+"""
 
 _OURS = str(Path(__file__).resolve().parents[2])
 _log = structlog.get_logger()
@@ -60,8 +65,10 @@ _MEANINGS = {
 
 
 class Child:
-    """One process we keep alive: its command line and what became of it so far. `resource`: attributes of all that it
-    traces, beside those that the caller's environment gives, and before them where both name one."""
+    """One supervised process: its command line and its state. `resource`: trace attributes of the process.
+
+    They are added to those of the caller's environment, and take precedence over them.
+    """
 
     def __init__(
         self, name: str, arguments: list[str], log: Path, ready_file: Path, resource: Mapping[str, str] | None = None
@@ -88,13 +95,14 @@ class Child:
 
     @property
     def is_in_crash_loop(self) -> bool:
-        """Whether its next try is so far away that it counts as down."""
+        """Whether its next start is so late that it counts as down."""
         return self._crash_loop_s > 0 and self.next_try_at is not None
 
     @property
     def state(self) -> str:
-        """Return `Running`, `Starting`, `Restarting`, `CrashLoopBackOff`, `Failed` (it is not tried again) or
-        `Stopped`."""
+        """Return `Running`, `Starting`, `Restarting`, `CrashLoopBackOff`, `Failed` (no further restart) or
+        `Stopped`.
+        """
         if self.failed_for_good:
             return "Failed"
         if self.is_in_crash_loop:
@@ -107,11 +115,11 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process id; 0 while there is none."""
+        """The process id; 0 while it does not run."""
         return self.process.pid if self.process is not None and self.process.returncode is None else 0
 
     async def spawn(self, clock: Clock) -> None:
-        """Begin a new life of the process, which is not ready yet. Raises: OSError when the kernel refuses."""
+        """Start the process; it is not ready yet. Raises: OSError when the kernel refuses."""
         self.next_try_at = None
         self.ready_file.unlink(missing_ok=True)
         component = component_of(self.name)
@@ -134,7 +142,7 @@ class Child:
         self.started_at = clock.now()
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of the process, made from ours."""
+        """Return the environment of the process, derived from ours."""
         found = {k: v for k, v in environ.items() if not k.startswith(PREFIX)}
         found[PARENT_VARIABLE] = str(os.getpid())
         # `-P` and this: a folder called `scheduler` where `keplab up` was typed is not our scheduler.
@@ -146,7 +154,7 @@ class Child:
         return found
 
     async def wait_until_ready(self) -> None:
-        """Return when the process has written its ports."""
+        """Wait until the process has written its ports."""
         while True:
             try:
                 note = msgspec.json.decode(self.ready_file.read_bytes())
@@ -157,10 +165,10 @@ class Child:
         self.is_ready = self.was_ever_ready = True
 
     def delay_s(self, code: int, now: float) -> float | None:
-        """Return after how many seconds it begins again (P14), None for never: that is so after 64, 75 and 78.
+        """Return the delay before the restart in seconds (P14); None for no restart, after 64, 75 and 78.
 
-        Five times in 60 s it does so soon; then it is in a crash loop and tried after 10 s, 20 s and so on up to 5 min,
-        until it has lived for 10 min. An end in good order that was not asked for counts as a signal: SIGTERM was sent
+        Five restarts within 60 s come soon. Then the process is in a crash loop, and restarts come after 10 s, 20 s and
+        so on up to 5 min, until it has lived for 10 min. An unrequested clean exit counts as a signal: SIGTERM was sent
         from outside.
         """
         if code in FINAL:
@@ -182,17 +190,17 @@ class Child:
 
     @property
     def is_crash_looping(self) -> bool:
-        """Whether it has died too often of late to be tried again soon."""
+        """Whether it has died too often recently to be restarted soon."""
         return self._crash_loop_s > 0
 
     def forgive(self) -> None:
-        """Forget how often it died."""
+        """Reset the count of deaths."""
         self.restart_times.clear()
         self._crash_loop_s = 0.0
         self.failed_for_good = False
 
     def why(self, code: int) -> str:
-        """Return one line: the signal, or the last thing the process said in this life, or what its code means."""
+        """Return the reason of its end in one line: the signal, its last log line, or the meaning of its code."""
         if code < 0:
             return f"{self.name} was ended by {signal.Signals(-code).name}"
         said = _last_line(self.log, self._log_start)
@@ -202,7 +210,7 @@ class Child:
         return f"{self.name} ended with exit code {code}{meaning}"
 
     async def stop(self, *, at_once: bool = False) -> None:
-        """End the process in good order, or by force after `STOP_MAX_S`, or at once; it is not restarted any more."""
+        """Stop the process in good order, by force after `STOP_MAX_S`, or at once; it is not restarted any more."""
         self.is_wanted = False
         process = self.process
         if at_once and process is not None and process.returncode is None:

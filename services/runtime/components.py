@@ -1,4 +1,4 @@
-"""Processes by their names: which component a name means, and which schedulers a mesh runs."""
+"""Names of processes: the component of a name, and the schedulers of a mesh."""
 
 import json
 import re
@@ -14,7 +14,7 @@ DRA_DRIVER: Final = "dra-driver"
 CLAIM_CONTROLLER: Final = "claim-controller"
 SIMULATOR_API: Final = "simulator-api"
 API_SERVER_AS_CLIENT: Final = KUBELET_CLIENT.user
-"""Whom the API server's certificate names when it calls a kubelet."""
+"""User in the API server's client certificate for calls to kubelets."""
 MODULES: Final = {
     "apiserver": "apiserver_fake",
     "scheduler": "scheduler",
@@ -27,15 +27,15 @@ MODULES: Final = {
     "etcd": "services.runtime.etcd_members",
     "credentials": "services.runtime.credentials",
 }
-"""What `python -m` runs for each component."""
+"""Modules that `python -m` runs, by component."""
 SERVICES: Final = ("apiserver", "apiserver-2", "scheduler", "controllers", "claim-controller", "kubelet")
-"""The names by which the components of a mesh in containers are reached."""
+"""Host names of the components of a mesh in containers."""
 HEALTH_PORT: Final = 8081
-"""Where each of those says how it is."""
+"""Port of the health server of each of those."""
 _WITH_DASH: Final = (DEVICE_PLUGIN, DRA_DRIVER, CLAIM_CONTROLLER, SIMULATOR_API)
-"""Components whose own names have a dash; after any other a dash begins the name of one of several."""
+"""Components whose own names have a dash; in other names a dash separates the component from an instance's name."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A DNS label: the name becomes part of a process's, of a file's and of a Lease's."""
+"""Pattern of a DNS label; the name becomes part of the names of a process, a file and a Lease."""
 
 
 def component_of(process: str) -> str:
@@ -46,23 +46,24 @@ def component_of(process: str) -> str:
 
 
 def plugin_name(node: str, resource: str) -> str:
-    """Return the name of the process that is a node's device plugin: `device-plugin/n1/example.com/gpu`."""
+    """Return the process name of a node's device plugin: `device-plugin/n1/example.com/gpu`."""
     return f"{DEVICE_PLUGIN}/{node}/{resource}"
 
 
 def plugins_of(node: Mapping[str, Any]) -> list[dict[str, object]]:
-    """Return the device plugins that a node definition (a JSON object) asks for."""
+    """Return the device plugins in a node definition (a JSON object)."""
     return list(node.get("devicePlugins") or ())
 
 
 def driver_name(node: str, driver: str) -> str:
-    """Return the name of the process that is a node's DRA driver: `dra-driver/n1/gpu.example.com`."""
+    """Return the process name of a node's DRA driver: `dra-driver/n1/gpu.example.com`."""
     return f"{DRA_DRIVER}/{node}/{driver}"
 
 
 def drivers_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the DRA drivers that a node definition (a JSON object) asks for: the name, and what the driver's process
-    reads, JSON or `gpu.example.com:4`."""
+    """Return the DRA drivers in a node definition (a JSON object): the name, and the process's input, JSON or
+    `gpu.example.com:4`.
+    """
     drivers = node.get("drivers") or ()
     if isinstance(drivers, str):
         return [(text.partition(":")[0], text) for text in drivers.split("+")]
@@ -71,7 +72,7 @@ def drivers_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class SchedulerProcess:
-    """One scheduler: its process's name, the `spec.schedulerName` it serves, whether it must lead before it works.
+    """One scheduler: its process's name, its `spec.schedulerName`, and whether it must lead before it works.
 
     `config`: path of its KubeSchedulerConfiguration; empty: none.
     """
@@ -83,7 +84,7 @@ class SchedulerProcess:
 
     @property
     def arguments(self) -> list[str]:
-        """Its flags."""
+        """Its command-line flags."""
         elected = ["--leader-elect"] if self.is_elected else []
         config = ["--config", self.config] if self.config else []
         return ["--scheduler-name", self.scheduler_name, *elected, *config]
@@ -91,12 +92,12 @@ class SchedulerProcess:
 
 @dataclass(frozen=True)
 class Schedulers:
-    """Which schedulers there are.
+    """The schedulers of a mesh.
 
-    `replicas` of the default scheduler elect a leader, unless `elect` is off: then all of them work, and the API
-    server's answer to the second Binding is what keeps them apart. `others`: names of further schedulers, one
-    process each, which know nothing of the default one and share its nodes. `config`: path of the default
-    scheduler's KubeSchedulerConfiguration, which may have several profiles.
+    `replicas` of the default scheduler elect a leader, unless `elect` is off. Then all of them work, and only the
+    API server's answer to the second Binding keeps them apart. `others`: names of further schedulers, one process
+    each, which know nothing of the default one and share its nodes. `config`: path of the default scheduler's
+    KubeSchedulerConfiguration, which may have several profiles.
     """
 
     replicas: int = 1
@@ -126,6 +127,6 @@ HOSTS_DEFAULT: Final = 3
 
 
 def block_sizes(nodes: int, hosts: int = 0) -> list[int]:
-    """Return how many nodes each host gets, as equal as can be; `hosts` 0 means at most three."""
+    """Return the number of nodes of each host, as equal as possible; `hosts` 0 means at most three hosts."""
     count = min(hosts or HOSTS_DEFAULT, nodes)
     return [nodes // count + (i < nodes % count) for i in range(count)] if count else []

@@ -1,8 +1,8 @@
-"""Flags and environment become one frozen dataclass, once, at the entry of a process.
+"""Configuration of a process: flags and environment become one frozen dataclass, once, at its entry.
 
-A component subclasses `CommonConfig` and adds fields with `setting(default, help)`. The field
-`health_port` is the flag `--health-port` and the environment variable `KEPLAB_HEALTH_PORT`; the flag
-wins. Simulated components construct the dataclass directly and never come here.
+A component subclasses `CommonConfig` and adds fields with `setting(default, help)`. The field `health_port` is
+the flag `--health-port` and the environment variable `KEPLAB_HEALTH_PORT`; the flag takes precedence. Simulated
+components construct the dataclass directly and never come here.
 """
 
 import argparse
@@ -19,7 +19,7 @@ C = TypeVar("C", bound="CommonConfig")
 
 EXIT_OK = 0
 EXIT_DEPOSED = 1
-"""Another process leads now (upstream's code); a supervisor starts this one again, as a standby."""
+"""Exit code after another process took the lead (upstream's code); a supervisor restarts this one as a standby."""
 EXIT_USAGE = 64
 EXIT_BUG = 70
 EXIT_IO = 74
@@ -28,12 +28,12 @@ EXIT_CONFIG = 78
 
 PREFIX = "KEPLAB_"
 PARENT_VARIABLE = PREFIX + "PARENT_PID"
-"""Who started a process that ends with its parent."""
+"""Environment variable with the pid of the parent; the process ends with its parent."""
 PORT_MAX = 65535
 
 
 class StartError(Exception):
-    """The process cannot start or go on, and a person should read why; printed as one line, no traceback.
+    """Error: the process cannot start or go on; it is printed for a person as one line, without traceback.
 
     `exit_code` follows P14: 64 usage, 74 I/O, 75 lock held, 78 corrupt or bad configuration.
     """
@@ -45,15 +45,15 @@ class StartError(Exception):
 
 
 class MeshError(Exception):
-    """A mesh of processes cannot start or be reached; one line that says why."""
+    """Error: a mesh of processes cannot start or be reached; one line that says why."""
 
 
 class HelpRequested(Exception):
-    """`--help` was asked for; carries the text."""
+    """Signal that `--help` was given; carries the text."""
 
 
 def setting(default: Any, help: str) -> Any:  # noqa: A002
-    """Return a dataclass field with a default and the sentence that `--help` shows for it."""
+    """Return a dataclass field with a default and its `--help` sentence."""
     return field(default=default, metadata={"help": help})
 
 
@@ -104,7 +104,7 @@ class CommonConfig:
     )
 
     def budget(self) -> Budget:
-        """Return how much each sort of file may take."""
+        """Return the size limits of the process's files."""
         return Budget(self.telemetry_maxsize * MIB, self.telemetry_maxbackup)
 
     def switches(self) -> Switches:
@@ -153,8 +153,8 @@ def _read(kind: Any, texts: Sequence[str]) -> Any:
 
 
 def parse(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog: str = "") -> C:
-    """Return the configuration that flags (first) and environment (second) describe. Raises: StartError with exit code
-    64 that names the flag or variable; HelpRequested.
+    """Parse the configuration from flags (first) and environment (second). Raises: StartError with exit code 64
+    that names the flag or variable; HelpRequested.
     """
     hints = get_type_hints(cls)
     parser = _Parser(prog=prog or None, description=(cls.__doc__ or "").strip(), add_help=False, allow_abbrev=False)

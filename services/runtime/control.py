@@ -1,9 +1,9 @@
-"""How commands reach the supervisor of a mesh: a Unix socket in the mesh's private directory, a line each way.
+"""Commands to the supervisor of a mesh: a Unix socket in the mesh's private directory, one line each way.
 
 A request is one JSON line `{"verb": "status"}` or `{"verb": "restart", "names": [...]}`, the answer another:
-`{"status": {...}}`, `{"restarted": [...]}`, or `{"error": "...", "is_usage": true}`. Who may open the socket may stop
-the mesh as well, so it asks for no credentials: the directory and the socket are their owner's. It needs no space on a
-disk, so that a full one does not keep people from seeing what goes on.
+`{"status": {...}}`, `{"restarted": [...]}`, or `{"error": "...", "is_usage": true}`. A user who can open the
+socket can stop the mesh as well, so it needs no credentials: the directory and the socket belong to their
+owner. It needs no disk space, so that a full disk does not hide the status.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from services.telemetry.kernel import ShortFolder
 
 CONTROL_SOCKET = "supervisor.sock"
 LINE_BYTES_MAX = 64 * 1024 * 1024
-"""Of a request or an answer: one that has nodes hosted names all of them."""
+"""Maximum size of a request or an answer in bytes; a request to host nodes names all of them."""
 REQUEST_MAX_S = 10.0
 
 Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class NoAnswer(Exception):
-    """No supervisor answers on that directory; one line that says why."""
+    """Error: no supervisor answers on that directory; one line that says why."""
 
 
 class ControlServer:
-    """Answers on the socket of one directory until it is closed."""
+    """Server on the socket of one directory, until it is closed."""
 
     def __init__(self, folder: Path, answer: Answer) -> None:
         self._path, self._answer = folder / CONTROL_SOCKET, answer
@@ -39,7 +39,7 @@ class ControlServer:
         self._busy: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen; a socket that an earlier supervisor left is replaced. Raises: OSError."""
+        """Listen; replace a socket that an earlier supervisor left. Raises: OSError."""
         self._path.unlink(missing_ok=True)
         folder = ShortFolder(self._path.parent)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

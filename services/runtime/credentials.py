@@ -1,10 +1,11 @@
-"""Token files of a mesh on one machine: what the API server accepts, and what each process may say it is.
+"""Token files of a mesh on one machine: the tokens that the API server accepts, and the identities of each
+process.
 
-The server's file is JSON `{"tokens": [{"token", "user", "groups": []}], "node_key": hex}`, of a kubelet host also which
-nodes are its own, `nodes` or `node_prefix`, and what `stages` change; a process's file is JSON `{identity: token}`, its
-main identity first. Node tokens are not in it: a kubelet host exchanges its own token for those of its nodes (X-ID5). A
-DRA driver's is bound to its node. Files are readable by their owner alone; the texts
-appear in no log.
+The server's file is JSON `{"tokens": [{"token", "user", "groups": []}], "node_key": hex}`. A kubelet host's
+entry also has its own nodes, `nodes` or `node_prefix`, and the fields that `stages` change. A process's file is
+JSON `{identity: token}`, its main identity first. Node tokens are not in it: a kubelet host exchanges its own
+token for those of its nodes (X-ID5). A DRA driver's token is bound to its node. Files are readable only by
+their owner; the texts appear in no log.
 
     python -m services.runtime.credentials --out DIR --host NAME --node-prefix PREFIX --rest-url URL
 
@@ -49,21 +50,22 @@ SERVER_FILE = "server.json"
 KUBECONFIG_FILE = "kubeconfig"
 CLIENTS_FOLDER = "kubeconfigs"
 LAB = "lab"
-"""The kubelet host that a scenario brings to a running mesh, and the folder with what it needs."""
+"""Name of the kubelet host that a scenario brings to a running mesh, and of the folder with its files."""
 UI = "ui"
-"""The server of the live page, as its files here are called."""
+"""Name of the live page's server in the files of this module."""
 PAGE_TOKEN_FILE = "page.token"
-"""Beside them, of a mesh in containers: the text that opens the page in a browser."""
+"""File beside them, in a mesh in containers: the token that opens the page in a browser."""
 FOLDER = "credentials"
-"""Where a mesh's data directory has them."""
+"""Name of the credentials folder in a mesh's data directory."""
 MONITOR_FILE = "monitor.token"
-"""The bare token of `system:monitor`, as Prometheus reads it (`authorization.credentials_file`)."""
+"""File with the bare token of `system:monitor`, as Prometheus reads it (`authorization.credentials_file`)."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Where a mesh's token files lie. `admin_token` is for the kubeconfig; `users`: the main identity of each process,
-    which its client certificate names in the profile `strict`."""
+    """Token files of a mesh. `admin_token` is for the kubeconfig; `users`: the main identity of each process, which
+    its client certificate names in the profile `strict`.
+    """
 
     directory: Path
     admin_token: str
@@ -71,11 +73,11 @@ class Credentials:
 
     @property
     def server(self) -> Path:
-        """The list of all tokens, for the API server."""
+        """Path of the list of all tokens, for the API server."""
         return self.directory / SERVER_FILE
 
     def of(self, process: str) -> Path:
-        """The file of one process, for example `kubelet/host-1`."""
+        """Return the path of the file of one process, for example `kubelet/host-1`."""
         return self.directory / f"{process.replace('/', '_')}.json"
 
 
@@ -96,11 +98,11 @@ class _ServerFile(msgspec.Struct):
 def make(
     directory: Path, *, hosts: Mapping[str, Hosting], random: Random, others: Iterable[Identity] = ()
 ) -> Credentials:
-    """Write token files for a whole mesh and return where they are.
+    """Write token files for a whole mesh and return their paths.
 
-    `hosts`: kubelet host processes by name, `h0`, with the nodes that each may act for; `others`: users who get a token
-    and no file. A directory that has credentials keeps them, so that a mesh which comes back is still known to those
-    who hold its kubeconfig; what is new is added. Raises: OSError.
+    `hosts`: kubelet host processes by name, `h0`, with the nodes that each may act for; `others`: users with a
+    token but no file. Existing credentials in the directory are kept, so that existing kubeconfigs stay valid when
+    a mesh comes back; new ones are added. Raises: OSError.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     known = _read(directory / SERVER_FILE)
@@ -152,8 +154,9 @@ def make(
 
 
 def admin_headers(data: Path) -> dict[str, str]:
-    """Return what a request carries to be the administrator's, of the mesh on that data directory; nothing where its
-    credentials cannot be read."""
+    """Return the headers of an administrator's request to the mesh on that data directory; empty if its credentials
+    cannot be read.
+    """
     try:
         return {"Authorization": f"Bearer {admin_tokens(data)[ADMIN.user]}"}
     except (OSError, *UNREADABLE, KeyError):
@@ -176,8 +179,9 @@ def tokens_of(data: Path, process: str) -> dict[str, str]:
 
 
 def put(made: Credentials, process: str, user: str) -> Path:
-    """Write the token file of one more process, which acts as one user, and return where it is. Raises: OSError;
-    KeyError that names a user who has no token."""
+    """Write the token file of one more process, which acts as one user, and return its path. Raises: OSError;
+    KeyError that names a user without a token.
+    """
     _put(made.of(process), msgspec.json.encode({user: token_of(made, user)}))
     return made.of(process)
 
@@ -191,19 +195,23 @@ def token_of(made: Credentials, user: str) -> str:
 
 
 def driver_host(process: str) -> Identity:
-    """Return whom the certificate of a DRA driver's process names: no one with rights; its token says who calls."""
+    """Return the identity in the certificate of a DRA driver's process: it has no rights; the token identifies the
+    caller.
+    """
     return Identity(f"system:{process.replace('/', ':')}")
 
 
 def client_pair(signer: certificates.Authority, process: str, identity: Identity) -> certificates.Pair:
-    """Return the client certificate of a process, beside the authority, made unless there is a good one. Raises:
-    OSError."""
+    """Return the client certificate of a process, beside the authority; it is made unless a valid one exists.
+    Raises: OSError.
+    """
     return signer.client(f"{process.replace('/', '_')}-client", identity.user, identity.groups)
 
 
 def put_driver(made: Credentials, process: str, driver: str, node: str) -> Path:
-    """Write the token file of a DRA driver's process and return where it is. Raises: OSError; ValueError without the
-    list of this mesh's tokens."""
+    """Write the token file of a DRA driver's process and return its path. Raises: OSError; ValueError without the
+    list of this mesh's tokens.
+    """
     key = _read(made.server).node_key
     if not key:
         raise ValueError(f"{made.server} has no key for the tokens of drivers")
@@ -213,10 +221,10 @@ def put_driver(made: Credentials, process: str, driver: str, node: str) -> Path:
 
 
 def kubeconfig(rest_urls: Sequence[str], token: str, authority: Path) -> bytes:
-    """Return the administrator's kubeconfig for the REST servers at these URLs, https://HOST:PORT: the context `keplab`
-    leads to the first, `keplab-2` to the second and so on.
+    """Return the administrator's kubeconfig for the REST servers at these URLs, https://HOST:PORT: the context
+    `keplab` is the first, `keplab-2` the second and so on.
 
-    `authority`: the certificate of who signed the server's. Raises: OSError.
+    `authority`: the certificate of the authority that signed the servers'. Raises: OSError.
     """
     trusted = base64.b64encode(authority.read_bytes()).decode()
     names = ["keplab", *(f"keplab-{number}" for number in range(2, len(rest_urls) + 1))]
@@ -235,11 +243,11 @@ def kubeconfig(rest_urls: Sequence[str], token: str, authority: Path) -> bytes:
 
 
 UPSTREAM_CLIENTS = ("kube-scheduler", "kube-controller-manager")
-"""Components of Kubernetes that may run beside or instead of the mesh's; each is the user `system:NAME`."""
+"""Kubernetes' own components that may run beside or instead of the mesh's; each is the user `system:NAME`."""
 
 
 def client_kubeconfig(rest_url: str, signer: certificates.Authority, user: str) -> bytes:
-    """Return the kubeconfig of a client that is this user by its certificate. Raises: OSError."""
+    """Return the kubeconfig of a client with a certificate for this user. Raises: OSError."""
     name = user.removeprefix("system:")
     pair = signer.client(f"client-{name}", user)
     trusted, certificate, key = (
@@ -264,8 +272,9 @@ def put_client_kubeconfigs(directory: Path, rest_url: str, signer: certificates.
 
 
 def refresh_kubeconfig(path: Path, signer: certificates.Authority) -> None:
-    """Put the present authorities, and the present certificate of a client that has one, into a kubeconfig of this
-    mesh. Raises: OSError, ValueError."""
+    """Update the authorities, and the client certificate if there is one, in a kubeconfig of this mesh. Raises:
+    OSError, ValueError.
+    """
     document = yaml_text.load(path.read_bytes())
     for cluster in document["clusters"]:
         cluster["cluster"]["certificate-authority-data"] = _encoded(signer.path)
@@ -283,11 +292,11 @@ def _encoded(path: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write a folder for every component below `--out`, each with only what it may know, and `admin/kubeconfig`.
+    """Write a folder for every component below `--out`, each with only its own credentials, and `admin/kubeconfig`.
 
-    The API server's folder has every token, as it must know them; the key of the authority lies in a folder of its own,
-    which no component is given. A second run renews certificates that expire within a month, and with `--renew` all.
-    Raises: OSError; SystemExit for wrong usage.
+    The API server's folder has every token, because it must check them. The authority's key is in a folder of its
+    own, which no component gets. A second run renews certificates that expire within a month, and with `--renew`
+    all. Raises: OSError; SystemExit for wrong usage.
     """
     parser = argparse.ArgumentParser(prog="python -m services.runtime.credentials", description=main.__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")

@@ -1,8 +1,9 @@
-"""Who may ask a process for more than its health: the API server decides, by a TokenReview and a SubjectAccessReview.
+"""Delegated authorization of requests to a process beyond its health, by TokenReview and SubjectAccessReview.
 
-Every process of the mesh, the API server included, asks in the same way, as kube-scheduler and kubelets do. Answers are
-kept for ten seconds, so that a scrape costs no call and a token that has died is soon refused.
-Source: guarantees X-RES; upstream `staging/src/k8s.io/apiserver/pkg/authentication/authenticatorfactory/delegating.go`.
+Every process of the mesh, the API server included, asks in the same way, as kube-scheduler and kubelets do.
+Answers are cached for ten seconds, so that a scrape costs no call and a revoked token is soon refused.
+Source: guarantees X-RES; upstream
+`staging/src/k8s.io/apiserver/pkg/authentication/authenticatorfactory/delegating.go`.
 """
 
 import hashlib
@@ -23,13 +24,13 @@ ASK_MAX_S: Final = 5.0
 TOKEN_REVIEWS: Final = "tokenreviews.authentication.k8s.io"
 ACCESS_REVIEWS: Final = "subjectaccessreviews.authorization.k8s.io"
 OPEN_PATHS: Final = frozenset(("/healthz", "/livez", "/readyz"))
-"""Answered to all, in one word."""
+"""Paths that are answered for every caller, in one word."""
 
 T = TypeVar("T")
 
 
 class Right(NamedTuple):
-    """What a caller needs to be allowed: a verb on a path, or with `subresource` on that of a node ("": all nodes)."""
+    """A required permission: a verb on a path, or with `subresource` on a node's subresource ("": on all nodes)."""
 
     verb: str
     path: str
@@ -37,7 +38,7 @@ class Right(NamedTuple):
     node: str = ""
 
     def attributes(self) -> dict[str, Any]:
-        """Return it as a SubjectAccessReview asks for it."""
+        """Return the permission as attributes of a SubjectAccessReview."""
         if not self.subresource:
             return {"nonResourceAttributes": {"verb": self.verb, "path": self.path}}
         attributes = {"verb": self.verb, "resource": "nodes", "subresource": self.subresource, "version": "v1"}
@@ -45,7 +46,7 @@ class Right(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The status and the line with which a caller is sent away."""
+    """Status and text of a refusal."""
 
     code: int
     text: str
@@ -53,7 +54,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True)
 class Caller:
-    """What a connection says of who is calling. `peer`: the client's certificate as `ssl` describes it, if any."""
+    """A caller as its connection shows it. `peer`: the client's certificate as `ssl` describes it, if any."""
 
     method: str
     path: str
@@ -62,11 +63,11 @@ class Caller:
 
 
 class NotSaid(Exception):
-    """The API server gave no answer."""
+    """Error: the API server gave no answer."""
 
 
 class Delegation:
-    """Asks the API server as this process does. `api`: None while this process has no credentials of its own."""
+    """Reviews by the API server, with this process's credentials. `api`: None while there are none."""
 
     def __init__(self, api: Callable[[], Api | None], clock: Clock) -> None:
         self._api, self._clock = api, clock
@@ -74,8 +75,10 @@ class Delegation:
         self._rights: dict[tuple[str, tuple[str, ...], Right], tuple[float, bool]] = {}
 
     async def refusal(self, caller: Caller, certified: Identity | None, rights: Sequence[Right]) -> Refusal | None:
-        """Return why the caller is sent away, None for one who has one of these rights. `certified`: whom the client's
-        certificate names; once it has expired the token counts, if there is one."""
+        """Return the refusal of a caller; None for a caller with one of these rights.
+
+        `certified`: the identity in the client's certificate; once it has expired the token counts, if there is one.
+        """
         if certified is not None and certified.credential.is_over(self._clock.wall()):
             certified = None
         scheme, _, token = caller.authorization.partition(" ")
@@ -143,7 +146,7 @@ def _keep(kept: dict[Any, tuple[float, T]], key: Any, value: tuple[float, T]) ->
 
 
 def rights_on_paths(caller: Caller) -> Sequence[Right] | None:
-    """Return what a process asks of its callers; None where it answers all."""
+    """Return the rights that a process requires of its callers; None if it answers all."""
     if caller.path.rstrip("/") in OPEN_PATHS:
         return None
     return (Right(_VERBS.get(caller.method, caller.method.lower()), caller.path),)
@@ -165,7 +168,7 @@ _PARTS: Final = {"stats": ("stats",), "metrics": ("metrics",), "logs": ("log",)}
 
 
 def rights_on_nodes(caller: Caller, node: str = "") -> Sequence[Right]:
-    """Return what a kubelet asks of its callers, any of which will do.
+    """Return the rights that a kubelet accepts from its callers; any one is enough.
 
     Source: upstream `pkg/kubelet/server/auth.go`; KEP-2862, Design Details.
     """

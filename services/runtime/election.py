@@ -13,7 +13,7 @@ NAMESPACE = "kube-system"
 
 @dataclass(frozen=True, kw_only=True)
 class LeaderElectionConfig(CommonConfig):
-    """Configuration of a process that may be one of several; the flags are upstream's, durations in seconds."""
+    """Configuration of a process that may have replicas; the flags are upstream's, durations in seconds."""
 
     leader_elect: bool = setting(False, "work only while holding the lease; a standby keeps its caches warm")
     leader_elect_resource_name: str = setting("", "name of the lease in kube-system; empty: upstream's name")
@@ -22,7 +22,7 @@ class LeaderElectionConfig(CommonConfig):
     leader_elect_retry_period_s: float = setting(2.0, "seconds between tries to take or renew the lease")
 
     def terms(self) -> Terms:
-        """Return the durations. Raises: StartError (64) when two could lead under them."""
+        """Return the durations. Raises: StartError (64) when they allow two leaders at once."""
         try:
             return Terms(
                 self.leader_elect_lease_duration_s, self.leader_elect_renew_deadline_s, self.leader_elect_retry_period_s
@@ -31,7 +31,7 @@ class LeaderElectionConfig(CommonConfig):
             raise StartError(str(error), EXIT_USAGE) from None
 
     def elector(self, seams: Seams, lease: str) -> Elector | None:
-        """Return a candidate for the lease of that name, unless another is configured; None without election."""
+        """Return a candidate for the lease of that name, or for the configured one; None without election."""
         if not self.leader_elect:
             return None
         return Elector(

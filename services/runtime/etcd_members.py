@@ -1,8 +1,8 @@
-"""An etcd of one or several members on this machine, for a mesh that is given none.
+"""Local etcd of one or several members, for a mesh without an external one.
 
-Members listen on loopback, take clients and each other by certificates of an authority of their own, and keep their
-data and their ports below the mesh's directory. They are children of the supervisor like all other processes; run as a
-program, this module becomes etcd, after seeing to it that etcd ends with its parent.
+Members listen on loopback, authenticate clients and each other by certificates of an authority of their own,
+and keep their data and ports below the mesh's directory. They are children of the supervisor like all other
+processes. Run as a program, this module becomes etcd, after it ensures that etcd ends with its parent.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from services.runtime.real import die_with_parent
 
 FOLDER = "etcd"
 PARTS_VARIABLE = "KEPLAB_PARTS"
-"""A folder with programs that are not installed."""
+"""Environment variable with a folder of programs that are not installed."""
 HEALTH_MAX_S = 2.0
 LOG_BYTES = 16384
 
 
 @dataclass(frozen=True)
 class Members:
-    """Members as the API servers see them: URLs with commas between, and the flags that get them in."""
+    """Members for the API servers: comma-separated URLs, and the flags with their credentials."""
 
     servers: str
     flags: list[str]
@@ -39,7 +39,7 @@ class Members:
 
 
 def find_etcd() -> Path:
-    """Return the program. Raises: MeshError saying how to have one."""
+    """Return the path of etcd. Raises: MeshError saying how to get it."""
     parts = os.environ.get(PARTS_VARIABLE, "")
     found = shutil.which("etcd") or (shutil.which("etcd", path=parts) if parts else None)
     if found is None:
@@ -51,7 +51,7 @@ def find_etcd() -> Path:
 
 
 def make_members(data: Path, count: int, free_port: Callable[[], int]) -> Members:
-    """Return the members of a mesh on that directory. Raises: MeshError when there were others before; OSError."""
+    """Return the members of a mesh on that directory. Raises: MeshError when it had other members before; OSError."""
     binary, folder = find_etcd(), data / FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     ports = _ports(folder, count, free_port)
@@ -110,14 +110,14 @@ def _ports(folder: Path, count: int, free_port: Callable[[], int]) -> list[int]:
 
 
 class EtcdChild(Child):
-    """A member. It is ready when it answers that it is healthy: there is a leader."""
+    """One etcd member. It is ready when it reports to be healthy, that is, when there is a leader."""
 
     def __init__(self, name: str, command: list[str], data: Path, port: int, context: ssl.SSLContext) -> None:
         super().__init__(name, command, data / "logs" / f"{name}.log", data / "run" / f"{name}.ready")
         self._port, self._context = port, context
 
     async def wait_until_ready(self) -> None:
-        """Return when it is healthy."""
+        """Wait until the member is healthy."""
         while not await self._is_healthy():  # noqa: ASYNC110  etcd sends no notice
             await asyncio.sleep(POLL_S * 5)
         self.ports = {"grpc": self._port}
@@ -135,7 +135,7 @@ class EtcdChild(Child):
         return b'"health":"true"' in answer
 
     def why(self, code: int) -> str:
-        """Return one line: the signal, or what etcd said before it ended."""
+        """Return the reason of its end in one line: the signal, or etcd's last message."""
         with contextlib.suppress(OSError):
             for line in reversed(self.log.read_bytes()[-LOG_BYTES:].splitlines()):
                 with contextlib.suppress(msgspec.DecodeError):
@@ -147,7 +147,7 @@ class EtcdChild(Child):
 
 
 def main(command: list[str]) -> None:
-    """Become etcd."""
+    """Replace this process by etcd."""
     try:
         die_with_parent(os.environ)
     except StartError as error:

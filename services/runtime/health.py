@@ -1,9 +1,10 @@
-"""Health, metrics and configuration over HTTP: /healthz /readyz /metrics /configz, and a component's own routes.
+"""Health, metrics and configuration over HTTP: /healthz /readyz /metrics /configz, and a component's own
+routes.
 
-Health is for all, in one word; for the rest a guard says who may ask (`delegation`), and nothing is answered under a
-name that is not this server's (X-WEB).
-A small HTTP/1.1 responder over asyncio streams: one request a connection, GET and HEAD only. A web
-framework would cost every process 28 MiB to answer four paths.
+Every caller gets the health, in one word; for all else a guard decides who may ask (`delegation`). Requests
+under a name that is not this server's are refused (X-WEB).
+A small HTTP/1.1 responder over asyncio streams: one request per connection, GET and HEAD only. A web framework
+would cost every process 28 MiB to answer four paths.
 """
 
 import asyncio
@@ -25,16 +26,18 @@ from services.telemetry.exposition import Exposition
 from services.telemetry.metrics import Metrics, gauge
 
 HEAD_BYTES_MAX = 1 << 20
-"""As Go's server has it: the command of an exec travels in the address."""
+"""Maximum size of a request's head in bytes, as in Go's server: an exec's command is in the URL."""
 REQUEST_MAX_S = 10.0
 STALL_MAX_S = 10.0
-"""A process whose loop stood still for longer is not live (P12)."""
+"""Seconds of a stalled loop after which a process is not live (P12)."""
 
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """What a route sees: `params` are the `{name}` parts of its path, `query` the decoded query, of a name that comes
-    several times the last; `words`: every pair. A header that comes several times is one with commas."""
+    """A request as a route gets it. `params`: the `{name}` parts of its path; `query`: the decoded query.
+
+    Of a repeated query name the last value counts; `words` has every pair. A repeated header is joined with commas.
+    """
 
     path: str
     params: dict[str, str] = field(default_factory=dict)
@@ -44,22 +47,22 @@ class HttpRequest:
 
 
 HttpResponse = tuple[int, str, bytes | AsyncIterator[bytes]]
-"""Status, content type, body; a body in pieces is sent as they come, and ends when the client has gone."""
+"""Status, content type, body. A body in pieces is sent piece by piece, and ends when the client is gone."""
 
 Head = tuple[str, SplitResult, dict[str, str]]
-"""Method, address and headers of a request."""
+"""Method, URL and headers of a request."""
 Answer = tuple[str, int, str, bytes | AsyncIterator[bytes]]
-"""The method asked with, and an `HttpResponse`."""
+"""The request's method, and an `HttpResponse`."""
 
 Handler = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
 Takeover = Callable[[HttpRequest, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""Speaks on a connection that is to be upgraded, from the answer's head on."""
+"""Function that takes over a connection to be upgraded, including the head of the answer."""
 Guard = Callable[[Caller], Awaitable[Refusal | None]]
-"""Why a caller is sent away, None for one who may ask."""
+"""Function that returns the refusal of a caller; None for an allowed one."""
 
 
 class HealthServer:
-    """Answers for one process. `port` is known after `start`."""
+    """HTTP server of one process. `port` is known after `start`."""
 
     def __init__(
         self,
@@ -73,7 +76,9 @@ class HealthServer:
         guard: Guard | None = None,
         allowed_hosts: Sequence[str] = (),
     ) -> None:
-        """`guard`: who may ask; None: all. `allowed_hosts`: names it may be called by besides the loopback ones."""
+        """`guard`: decides who may ask; None: all may. `allowed_hosts`: names of the server besides the loopback
+        ones.
+        """
         self._stalled_s, self._exposition = stalled_s, Exposition()
         self._is_ready, self._metrics, self._configuration = is_ready, metrics, configuration
         own: list[tuple[str, Handler]] = [
@@ -190,7 +195,7 @@ class HealthServer:
 
 
 async def joined(pieces: Iterable[bytes]) -> bytes:
-    """Return all pieces together; others have their turn before each."""
+    """Return all pieces joined; other tasks get a turn before each."""
     parts: list[bytes] = []
     await asyncio.sleep(0)
     for piece in pieces:
@@ -200,7 +205,7 @@ async def joined(pieces: Iterable[bytes]) -> bytes:
 
 
 def path_pattern(path: str) -> re.Pattern[str]:
-    """Return what matches a path: `{name}` is one part of it, `{name*}` all that is left."""
+    """Return the pattern of a path: `{name}` is one segment of it, `{name*}` the whole rest."""
     escaped = re.sub(r"\\\{(\w+)\\\*\\\}", r"(?P<\1>.+)", re.escape(path))
     return re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", escaped) + "/?$")
 
@@ -246,4 +251,4 @@ PROCESS_METRICS: Final[Metrics[None]] = Metrics(
     ),
     gauge("keplab_asyncio_tasks", "Tasks that are not done.", lambda _: len(asyncio.all_tasks())),
 )
-"""Of this process, beside what the client library shows of it (`process_…`)."""
+"""Metrics of this process, besides those of the client library (`process_…`)."""

@@ -1,8 +1,8 @@
-"""What a process of the mesh leaves out; its `__main__` imports this before anything else.
+"""Modules that a process of the mesh does not load; its `__main__` imports this before anything else.
 
-The logging library takes rich along for its console, 5 MiB in every process; without a terminal that
-console is not seen. Modules live as long as the process: nothing is collected while they are imported, and
-`services.runtime.process` takes them out of later collections.
+The logging library imports rich for its console, 5 MiB in every process; without a terminal that console is
+never shown. Modules live as long as the process: nothing is collected while they are imported, and
+`services.runtime.process` excludes them from later collections.
 """
 
 import gc

@@ -1,9 +1,9 @@
-"""The machine a process runs on, as far as something is wrong with it: network, disk, wall clock, sudden ends.
+"""Faults of the machine that a process runs on: network, disk, wall clock, sudden ends.
 
-A process that is given `--faults-file` reads there what its machine suffers from, at its start and whenever SIGURG
-makes it look again. No component knows: a fault comes in through the seams, as in the simulation. A *strike* stops
-the process in the middle of what a line of its event log reports, or before or after one of its calls. A *late request*
-is one that the network holds up; it is left in a file beside, for the scenario runner to deliver.
+A process with `--faults-file` reads its machine's faults from that file, at its start and on every SIGURG. No
+component knows: a fault comes in through the seams, as in the simulation. A *strike* stops the process in the
+middle of what a line of its event log reports, or before or after one of its calls. A *late request* is one
+that the network delays; it is written to a file beside, and the scenario runner delivers it.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from services.runtime.real import write_atomically
 DISK_ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
 LATE_SUFFIX = ".late"
 READ_AGAIN = signal.SIGURG
-"""What a process is sent when its file has changed; a process that does not listen yet ignores it."""
+"""Signal to a process when its file has changed; a process that does not listen yet ignores it."""
 
 _log = structlog.get_logger()
 
 
 def disk_error(name: str) -> OSError | None:
-    """Return the error of that name, None for "". Raises: ValueError for a name that no disk's error has."""
+    """Return the disk error of that name; None for "". Raises: ValueError for an unknown name."""
     if not name:
         return None
     if name not in DISK_ERRORS:
@@ -42,7 +42,8 @@ def disk_error(name: str) -> OSError | None:
 
 
 class Strike(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """End or stop the process with this id right at its `count`-th passing of a site; no two have one `number`.
+    """A strike: kill or pause the process with this pid at its `count`-th passing of a site; each `number` is
+    unique.
 
     `site`: the name of an event, such as `kubelet.start`, or `before:` or `after:` and a call, such as
     `before:pods/status`.
@@ -56,7 +57,7 @@ class Strike(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MachineFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """All that is wrong. `links`: by node, "" is the process's own; `disk_error`: of `DISK_ERRORS`; seconds."""
+    """All faults of a machine. `links`: by node, "" is the process's own; `disk_error`: of `DISK_ERRORS`; seconds."""
 
     wall_offset_s: float = 0.0
     disk_error: str = ""
@@ -66,7 +67,7 @@ class MachineFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
 
 class LateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A node's request that is to arrive `late_s` seconds after it was sent."""
+    """A node's request that arrives `late_s` seconds after it was sent."""
 
     node: str
     request: Request
@@ -74,7 +75,7 @@ class LateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Machine:
-    """What the seams of one process look at."""
+    """Current machine faults, as the seams of one process read them."""
 
     def __init__(self, path: str, random: Random) -> None:
         self._path = Path(path)
@@ -86,12 +87,12 @@ class Machine:
         self.read()
 
     def follow(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read the file again at each signal."""
+        """Read the file again on each signal."""
         loop.add_signal_handler(READ_AGAIN, self._read_again)
         self._read_again()  # what was written before the handler was there
 
     def read(self) -> None:
-        """Take over what the file says. Raises: StartError naming the file; one that is not there says nothing."""
+        """Apply the file's contents. Raises: StartError naming the file; a missing file means no faults."""
         try:
             self.faults = msgspec.json.decode(self._path.read_bytes(), type=MachineFaults)
             for faults in self.faults.links.values():
@@ -113,7 +114,7 @@ class Machine:
             _log.error("machine.faults_unreadable", error=error.message)
 
     def reached(self, site: str) -> None:
-        """Strike if a strike waits here."""
+        """Perform the strike at this site, if there is one."""
         for strike, left in list(self._left.items()):
             if strike.site != site or left <= 0:
                 continue
@@ -128,25 +129,25 @@ class Machine:
 
 
 class ClosableDisk(Disk, Protocol):
-    """A disk that was opened."""
+    """A disk that can be closed."""
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for pending operations."""
         ...
 
 
 class OffClock:
-    """A clock whose wall is off by what the machine's file says."""
+    """A clock whose wall time has the offset in the machine's file."""
 
     def __init__(self, inner: Clock, machine: Machine) -> None:
         self._inner, self._machine = inner, machine
 
     def now(self) -> float:
-        """Monotonic seconds, which cannot be set."""
+        """Monotonic seconds, without an offset."""
         return self._inner.now()
 
     def wall(self) -> float:
-        """Seconds since the epoch, off by a while."""
+        """Seconds since the epoch, with the offset."""
         return self._inner.wall() + self._machine.faults.wall_offset_s
 
 
@@ -187,18 +188,18 @@ class FailingDisk:
         await self._inner.remove(name)
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for pending operations."""
         self._inner.close()
 
 
 class StrikingLog:
-    """An event log whose lines may be the last."""
+    """An event log with strikes: a line may be the process's last."""
 
     def __init__(self, inner: EventLog, machine: Machine) -> None:
         self._inner, self._machine = inner, machine
 
     def write(self, ev: str, **fields: Any) -> None:
-        """Append one line; then it may be over."""
+        """Append one line; a strike may follow."""
         self._inner.write(ev, **fields)
         self._machine.reached(ev)
 

@@ -1,9 +1,9 @@
-"""Run controllers: shared informers, a work queue and workers for each, one reconcile at a time a key.
+"""Run controllers: shared informers, a work queue and workers for each, one reconcile at a time per key.
 
-A controller is a record and a plain function; the rest is the same for all of them: waiting for sync, mapping changes
-to keys, deduplicating, backing off, reading live when asked to, performing the actions under the controller's own
-identity, and holding a key until the caches have seen its own last writes (guarantees C7). It leaves one log line, one
-event line and, when something was done, one span a reconcile.
+A controller is a record and a plain function; everything else is common: waiting for sync, mapping changes to
+keys, deduplication, back-off, live reads on request, performing the actions under the controller's own
+identity, and holding a key until the caches have seen its own last writes (guarantees C7). Each reconcile
+leaves one log line, one event line and, if it performed an action, one span.
 """
 
 import asyncio
@@ -33,19 +33,19 @@ from services.runtime.config import StartError
 from services.telemetry.metrics import Histogram, Metrics, Samples, counter, gauge, histogram
 
 CAUSES_MAX = 8
-"""Traceparents kept for one key; further ones only make the span say that there were more."""
+"""Maximum number of traceparents kept for one key; with more, the span only says that there were more."""
 REFRESHES_MAX = 5
-"""How often one reconcile may ask for live reads before it counts as failed."""
+"""Maximum number of live-read rounds of one reconcile before it counts as failed."""
 YIELD_EVERY = 20
-"""Reconciles without a wait in a row before other tasks get a turn."""
+"""Number of reconciles in a row without a wait, before other tasks get a turn."""
 STALE_TRIES_MAX = 5
-"""So many conflicts in a row are the ordinary price of a cache; more are reported (C5)."""
+"""Number of conflicts in a row that is normal for a cache; more are reported (C5)."""
 STALE_S = 30.0
-"""Nothing is deleted on the word of caches that have received nothing for this long (C9)."""
+"""Seconds without any message after which caches are too stale to justify a deletion (C9)."""
 SLOW_S = 30.0
-"""A reconcile that takes longer is reported (P15)."""
+"""Seconds after which a reconcile is reported as slow (P15)."""
 GATE_MAX_S = 60.0
-"""A key is not held longer than this for its own writes; a cache that slow is reported."""
+"""Maximum seconds that a key is held for its own writes; a slower cache is reported."""
 SCAN = Key("", "")
 """The key of a controller's periodic scan."""
 _COUNTED_AS = {
@@ -59,13 +59,13 @@ log = structlog.get_logger()
 
 
 class OwnWriteGate:
-    """Which keys must not be reconciled yet, because a cache has not reached their last own write (guarantees C7).
+    """Keys that must not be reconciled yet, because a cache has not reached their last own write (guarantees C7).
 
-    Pure. Invariant: a key is held only for resources some cache follows, and at most `GATE_MAX_S`.
+    Pure. Invariant: a key is held only for resources that some cache follows, and at most `GATE_MAX_S`.
     """
 
     def __init__(self, reached: Callable[[str], int | None]) -> None:
-        """`reached`: the version a resource's cache has reached, None when there is no such cache."""
+        """`reached`: returns the version that a resource's cache has reached; None if there is no such cache."""
         self._reached = reached
         self._awaited: dict[Key, tuple[dict[str, int], float]] = {}
         self.held: dict[Key, None] = {}
@@ -73,7 +73,7 @@ class OwnWriteGate:
         self.overdue_total = 0
 
     def wrote(self, key: Key, written: dict[str, int], now: float) -> None:
-        """Await that the caches reach these versions."""
+        """Hold the key until the caches reach these versions."""
         awaited, _ = self._awaited.get(key, ({}, now))
         for resource, rv in written.items():
             reached = self._reached(resource)
@@ -83,7 +83,7 @@ class OwnWriteGate:
             self._awaited[key] = (awaited, now)
 
     def is_open(self, key: Key, now: float) -> bool:
-        """Whether the caches show all own writes of the key, or have taken longer than is reasonable."""
+        """Whether the caches show all own writes of the key, or the hold has timed out."""
         found = self._awaited.get(key)
         if found is None:
             return True
@@ -96,7 +96,7 @@ class OwnWriteGate:
         return True
 
     def release(self, now: float) -> list[Key]:
-        """Return the held keys that may go on, and hold them no longer."""
+        """Release and return the held keys that may continue."""
         free = [key for key in self.held if self.is_open(key, now)]
         for key in free:
             del self.held[key]
@@ -104,7 +104,7 @@ class OwnWriteGate:
 
 
 class ControllerLoop:
-    """One controller at work."""
+    """The running loop of one controller."""
 
     def __init__(self, controller: Controller, seams: Seams, caches: Caches) -> None:
         self._controller = controller
@@ -131,16 +131,16 @@ class ControllerLoop:
         self._subscribe()
 
     def lead(self, epoch: str, deposed: Callable[[], None]) -> None:
-        """Let every write carry this epoch from now on; `deposed` is called when that is no longer the newest."""
+        """Add this epoch to every write from now on; `deposed` is called when the epoch is no longer the newest."""
         self._client.lead(epoch, deposed)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is due or under way."""
+        """Whether no key is due or in progress."""
         return self._queue.is_idle and not self._gate.held
 
     async def run(self) -> None:
-        """Work with as many workers as the controller asks for, until cancelled."""
+        """Work with the controller's number of workers, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._recorder.run())
             if self._controller.period_s is not None:
@@ -149,7 +149,7 @@ class ControllerLoop:
                 group.create_task(self._worker())
 
     def under_way(self) -> dict[str, tuple[object, asyncio.Task[Any]]]:
-        """Return the reconciles that have begun and not ended (`services.runtime.watchdog`)."""
+        """Return the reconciles in progress (`services.runtime.watchdog`)."""
         return {f"reconcile {self._controller.name} {key}": work for key, work in self._under_way.items()}
 
     def metrics(self) -> Samples:
@@ -446,7 +446,7 @@ QUEUE_METRICS: Final[Metrics[WorkQueue[Key]]] = Metrics(
     ),
     labels=("name",),
 )
-"""Upstream's, of the controller with that name; all values are in one bucket."""
+"""Upstream's work queue metrics, with the controller's name as label; all values are in one bucket."""
 
 METRICS: Final[Metrics[ControllerLoop]] = Metrics(
     counter("controller_runtime_reconcile_total", "Reconciles by what they came to.", lambda loop: loop._outcomes,
@@ -472,20 +472,20 @@ def _decode(query: Query, body: bytes | msgspec.Raw) -> View:
 
 
 class Beside(Protocol):
-    """What works beside the controllers of a process, once it leads."""
+    """Work that runs beside the controllers of a process, once it leads."""
 
     def lead(self, epoch: str, deposed: Callable[[], None]) -> None:
         """Write under this lease epoch from now on."""
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Generate load until cancelled."""
 
 
 class Manager:
-    """The component that runs controllers: informers, one `ControllerLoop` a controller, optionally an elector.
+    """The component that runs controllers: informers, one `ControllerLoop` per controller, optionally an elector.
 
-    With an elector it leads before it works, with every write carrying the epoch (C11).
-    Raises: KeyError when the transport has no credential of a controller's identity.
+    With an elector it works only while it leads, and every write carries the epoch (C11). Raises: KeyError when the
+    transport has no credential of a controller's identity.
     """
 
     def __init__(
@@ -508,7 +508,7 @@ class Manager:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all caches are synced; a replica that waits for the lease is ready too."""
+        """Whether all caches are synced; a replica that waits for the lease counts as ready too."""
         return all(informer.has_synced for informer in self._caches.informers)
 
     async def run(self) -> None:
@@ -531,7 +531,7 @@ class Manager:
             informer.log_sync()
 
     def under_way(self) -> dict[str, tuple[object, asyncio.Task[Any]]]:
-        """Return the reconciles of all controllers that have begun and not ended."""
+        """Return the reconciles of all controllers in progress."""
         return {name: work for loop in self._loops for name, work in loop.under_way().items()}
 
     def metrics(self) -> Samples:
@@ -545,5 +545,5 @@ class Manager:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no key waits or is being worked on; delayed keys do not count."""
+        """Whether no key waits or is in progress; delayed keys do not count."""
         return all(loop.is_idle for loop in self._loops)

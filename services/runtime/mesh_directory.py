@@ -1,6 +1,6 @@
-"""The directory a mesh runs on: who holds it, and what it says of itself.
+"""The data directory of a mesh: its lock, its status, and its contents.
 
-The lock is held as long as its holder lives, so no stale file can lie about it.
+The lock is held as long as its holder lives, so a stale file cannot mislead.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ OWN_LOCK_FILE = "process.lock"
 SOCKETS_FOLDER = "nodes"
 RUN_FOLDER = "run"
 SWITCHES_FILE = "switches.json"
-"""In it: the switches of the mesh that ran last, NAME=VALUE, for whoever goes on from its store."""
+"""File in the directory with the switches of the last mesh, NAME=VALUE, for a mesh that continues from its store."""
 FOLDERS = (
     "apiserver",
     "audit",
@@ -42,21 +42,21 @@ FOLDERS = (
     "spans",
     SOCKETS_FOLDER,
 )
-"""What a mesh has below its directory."""
+"""Folders of a mesh in its directory."""
 RECORDING = "ui.keprec"
-"""What the live page records: a folder, and a file once it ended."""
+"""Recording of the live page: a folder, and a file once it has ended."""
 FILES = ("kubeconfig", STATE_FILE, LOCK_FILE, "supervisor.sock", "supervisor.log", RECORDING)
-"""And the files beside them; one that is being replaced goes on after a dot."""
+"""Files of a mesh beside the folders; a file in replacement has a suffix after a dot."""
 
 
 class AlreadyRunning(MeshError):
-    """Another supervisor holds this data directory."""
+    """Error: another supervisor holds this data directory."""
 
 
 def make_data_directory(data_dir: Path) -> bool:
-    """Have a directory for a mesh that only its owner may enter; return whether it was made now.
+    """Create a mesh's directory that only its owner may enter; return whether it was created now.
 
-    One that was there with other things in it is left as it is: what the mesh puts there is private by itself. Raises:
+    An existing directory with other contents is left unchanged: the mesh's own files in it are private. Raises:
     OSError.
     """
     is_new = not data_dir.exists()
@@ -67,7 +67,7 @@ def make_data_directory(data_dir: Path) -> bool:
 
 
 def narrow(data_dir: Path) -> None:
-    """Take the rights of others from the files of a mesh that an earlier version of it made. Raises: OSError."""
+    """Remove other users' permissions from the files that an earlier version made for a mesh. Raises: OSError."""
     for folder in FOLDERS:
         for path, folders, names in os.walk(data_dir / folder):
             for each in (path, *(os.path.join(path, name) for name in (*folders, *names))):
@@ -78,8 +78,9 @@ def narrow(data_dir: Path) -> None:
 
 
 def lock(data_dir: Path) -> int:
-    """Return the descriptor that holds the directory as long as it, or its copy in a child, is open. Raises:
-    AlreadyRunning, OSError."""
+    """Lock the directory and return the descriptor, which holds the lock while it, or its copy in a child, is open.
+    Raises: AlreadyRunning, OSError.
+    """
     path = data_dir / LOCK_FILE
     for tries_left in reversed(range(LOCK_TRIES)):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -106,13 +107,16 @@ def lock(data_dir: Path) -> int:
 
 
 def write_holder(fd: int, pid: int) -> None:
-    """Note who holds the directory that `lock` returned this descriptor for. Raises: OSError, when a disk has no space
-    for a first note; a later one takes none."""
+    """Write the holder's pid through the descriptor that `lock` returned. Raises: OSError, when a disk has no space
+    for the first write; a later one needs none.
+    """
     os.pwrite(fd, f"{pid:<16}".encode(), 0)
 
 
 def discard_lock(data_dir: Path, *, is_new: bool) -> None:
-    """Remove the lock of a mesh that was never begun, by who holds it, and a directory that was made for it."""
+    """Remove the lock of a mesh that never started, and a directory that was made for it. Only the holder may call
+    it.
+    """
     with contextlib.suppress(OSError):
         (data_dir / LOCK_FILE).unlink()
         if is_new:
@@ -120,15 +124,18 @@ def discard_lock(data_dir: Path, *, is_new: bool) -> None:
 
 
 def is_meshs(path: Path) -> bool:
-    """Whether a mesh has put that into its directory: a folder or a file of its own, by the whole name."""
+    """Whether the path is a mesh's own folder or file in its directory, by its full name."""
     if path.is_dir() and not path.is_symlink():
         return path.name in FOLDERS or path.name == RECORDING
     return any(path.name == name or path.name.startswith(f"{name}.") for name in FILES)
 
 
 def purge(data_dir: Path) -> list[str]:
-    """Remove what a mesh has put into its directory, and the directory when nothing else is in it; return the names of
-    what is left, which is others'. Nothing is removed where no mesh ever ran. Raises: AlreadyRunning, OSError."""
+    """Remove a mesh's files from its directory, and the directory if it is then empty; return the names that are
+    left.
+
+    Nothing is removed where no mesh ever ran. Raises: AlreadyRunning, OSError.
+    """
     if not (data_dir / LOCK_FILE).exists():
         return sorted(path.name for path in data_dir.iterdir()) if data_dir.is_dir() else []
     fd = lock(data_dir)  # no mesh may begin meanwhile
@@ -148,8 +155,9 @@ def purge(data_dir: Path) -> list[str]:
 
 
 def hold(folder: Path, what: str) -> int:
-    """Return the descriptor that holds a process's own directory as long as it lives. Raises: StartError when another
-    process has it, by what is said of it; OSError."""
+    """Lock a process's own directory and return the descriptor. Raises: StartError, with the text `what`, when
+    another process holds it; OSError.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     fd = os.open(folder / OWN_LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -164,7 +172,7 @@ def hold(folder: Path, what: str) -> int:
 
 
 def holder(data_dir: Path) -> int:
-    """Return the pid of the supervisor that runs a mesh on this directory; 0 when none does."""
+    """Return the pid of the supervisor that runs a mesh on this directory; 0 if none does."""
     try:
         fd = os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -180,18 +188,18 @@ def holder(data_dir: Path) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether that process still runs; one whose parent has not collected it yet does not."""
+    """Whether that process still runs; a zombie does not count."""
     return parent_of(pid) >= 0
 
 
 def parent_of(pid: int) -> int:
-    """Return which process started that one; -1 when it does not run, or only has not been collected yet."""
+    """Return the pid of a process's parent; -1 if the process does not run, or is a zombie."""
     found = kernel.state_and_parent(pid)
     return -1 if found is None or found[0] == "Z" else found[1]
 
 
 def read_state(data_dir: Path) -> dict[str, Any] | None:
-    """Return the status of the mesh that runs on this directory; None when none does or it is not ready yet."""
+    """Return the status of the mesh that runs on this directory; None if none runs or it is not ready yet."""
     if not holder(data_dir):
         return None
     try:

@@ -1,8 +1,8 @@
-"""How to be a well-behaved process: one entry point for every component.
+"""Entry point of every component's process.
 
-`main` reads the configuration, makes the seams, builds the component, runs it in one TaskGroup beside its
-health server, says when it is ready, and leaves with an exit code a supervisor understands (P14). What a
-person must read is one line; a traceback means a bug.
+`main` reads the configuration, makes the seams, builds the component, and runs it in one TaskGroup beside its
+health server. It reports readiness, and exits with a code that a supervisor understands (P14). A message for
+people is one line; a traceback means a bug.
 """
 
 import asyncio
@@ -73,10 +73,12 @@ READY_POLL_S = 0.02
 STALL_S = 0.25
 STUCK_S = 3.0
 GC_THRESHOLDS = (50_000, 5, 200)
-"""A collection of the middle generation looks at a quarter of a million objects at most: about 40 ms of the loop."""
+"""Garbage collector thresholds: a collection of the middle generation visits at most a quarter of a million
+objects, about 40 ms of the loop.
+"""
 READY_RETRY_S = 1.0
 OUT_OF_MEMORY = "out of memory: this process ends, so that its successor can work"
-"""A text that needs no memory to be made."""
+"""Last message of a process without memory; it is a constant, so that it needs no memory."""
 
 
 def main(name: str, config_class: type[C], build: Callable[[C, Seams], Component]) -> NoReturn:
@@ -91,7 +93,7 @@ def run(
     argv: Sequence[str],
     environ: Mapping[str, str],
 ) -> int:
-    """Return the exit code of one life of this process."""
+    """Run one life of this process and return its exit code."""
     gc.set_threshold(*GC_THRESHOLDS)
     # Modules live as long as the process; `services.runtime.lean` has imported them without a collection.
     gc.freeze()
@@ -179,7 +181,7 @@ def _client_tls(config: CommonConfig) -> "ClientTls | None":
 
 @dataclass(frozen=True)
 class _End:
-    """How a life ended: the exit code, one word why, and the line for people (empty when all is well)."""
+    """End of a life: the exit code, one word for the reason, and a line for people (empty after a clean end)."""
 
     code: int
     reason: str
@@ -187,7 +189,7 @@ class _End:
 
 
 class _Process:
-    """One life: seams, component, health, signals."""
+    """One life of the process: seams, component, health, signals."""
 
     def __init__(
         self,
@@ -519,7 +521,7 @@ def _judge_os_error(error: OSError) -> _End:
 
 
 class _StallWatcher:
-    """A thread that notices a loop which does not beat, while it does not: afterwards its stack is gone."""
+    """Thread that detects a stalled loop during the stall; its stack would be gone afterwards."""
 
     PERIOD_S = 0.1
 

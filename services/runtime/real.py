@@ -1,4 +1,4 @@
-"""The real world behind the seams: this machine's clock, randomness, files and parents of processes."""
+"""Real implementations of the seams: this machine's clock, randomness, files and parents of processes."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ _TEMPORARY = ".tmp"
 
 
 class RealClock:
-    """CLOCK_MONOTONIC, which is what the event loop counts with, and the wall clock."""
+    """The real clock: CLOCK_MONOTONIC, which the event loop uses too, and the wall clock."""
 
     def now(self) -> float:
         """Monotonic seconds, comparable between the processes of one machine."""
@@ -37,9 +37,9 @@ def seeded_random(seed: int | None) -> random.Random:
 
 
 class FileDisk:
-    """Files below one directory; what `write` and `append_all` have returned from survives a power cut.
+    """Files below one directory; data survives a power cut once `write` or `append_all` has returned.
 
-    Syncs run in one thread, in the order they were asked for. Names may contain `/`.
+    Syncs run in one thread, in the order of the calls. Names may contain `/`.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -64,15 +64,15 @@ class FileDisk:
         await self._do(lambda: self._replace(self._path(name), data))
 
     async def append_all(self, parts: Mapping[str, bytes]) -> None:
-        """Add to the ends of these files, in order. Raises: OSError; then any of the ends may be torn."""
+        """Append to these files, in order. Raises: OSError; then any of the ends may be torn."""
         await self._do(lambda: self._extend({self._path(name): data for name, data in parts.items()}))
 
     async def remove(self, name: str) -> None:
-        """Remove the file if it is there."""
+        """Remove the file if it exists."""
         await self._do(lambda: self._unlink(self._path(name)))
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for pending operations."""
         self._executor.shutdown(wait=True)
 
     async def _do(self, work: Callable[[], T]) -> T:
@@ -118,7 +118,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Put `data` at `path`, durably: a reader sees the old file or the new one, never a part. Raises: OSError."""
+    """Write `data` to `path`, durably: a reader sees the old file or the new one, never a part. Raises: OSError."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}{_TEMPORARY}")
     temporary.unlink(missing_ok=True)
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
@@ -144,7 +144,7 @@ def sync_directory(directory: Path) -> None:
 
 
 class MemoryDisk:
-    """Files of a process that was given no directory: gone when it ends."""
+    """Files in memory, for a process without a directory; they are gone when it ends."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
@@ -162,12 +162,12 @@ class MemoryDisk:
         self._files[name] = data
 
     async def append_all(self, parts: Mapping[str, bytes]) -> None:
-        """Add to the ends of these files."""
+        """Append to these files."""
         for name, data in parts.items():
             self._files[name] = self._files.get(name, b"") + data
 
     async def remove(self, name: str) -> None:
-        """Remove the file if it is there."""
+        """Remove the file if it exists."""
         self._files.pop(name, None)
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class MemoryDisk:
 
 
 class NoTransport:
-    """The transport of the API server itself: there is no server to ask."""
+    """The transport of the API server itself, which has no server above it."""
 
     def api(self, identity: str = "") -> Api:
         """Raise KeyError: there is no server above the server."""
@@ -187,9 +187,9 @@ class NoTransport:
 
 
 def die_with_parent(environ: Mapping[str, str]) -> None:
-    """Have the kernel kill us when our parent dies: a supervisor that was SIGKILLed leaves no orphan.
+    """Ask the kernel to kill this process when its parent dies: a SIGKILLed supervisor leaves no orphan.
 
-    Raises: StartError when it is dead already.
+    Raises: StartError when the parent is already dead.
     """
     end_with_parent()
     # It may have died before the line above; then another process is our parent by now.

@@ -1,8 +1,8 @@
-"""Roles: what an identity may do, as data. Each controller's lies in its folder, as `role.yaml`.
+"""Roles: the permissions of an identity, as data. Each controller's role is in its folder, as `role.yaml`.
 
-The API server authorizes by these files and the token files name their users; neither imports a controller, which
-is a process of its own (decision 0022). The form is a ClusterRole's, with wire names for resources and with what RBAC
-cannot say: which fields an update may touch and which preconditions a delete must name.
+The API server authorizes by these files and the token files name their users; neither imports a controller,
+which is a process of its own (decision 0022). The form is a ClusterRole's, with wire names for resources. It
+adds what RBAC cannot express: the fields an update may touch and the preconditions a delete must name.
 Source: guarantees 8.3.
 """
 
@@ -27,15 +27,15 @@ LEASES: Final = "leases.coordination.k8s.io"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Verbs on resources, `*` for every resource itself.
+    """One rule: verbs on resources, `*` for every resource itself.
 
-    `may_change`: paths that an update or patch may touch, all of them when empty. `needs`: preconditions a delete
-    must name, `uid` and `rv`; `unless` is a switch setting under which it need not. `where`: "" anywhere, `own` in
-    namespaces of that user, `lease` for the caller's own lease only, `node` for slices of the node that the caller's
-    token is bound to, `host` for nodes of that kubelet host and pods bound to them, and there what its stages change,
-    `driver` for devices of the driver that the caller's service account is named after.
-    `to_unknown`: conditions may be changed to Unknown only. `resource_names`: only objects of these names; asked where
-    the permission is for a driver's claims (dra-core 9).
+    `may_change`: paths that an update or patch may touch; empty: all. `needs`: preconditions a delete must name,
+    `uid` and `rv`; `unless`: a switch setting under which it need not. `where`: "" anywhere, `own` in namespaces of
+    that user, `lease` for the caller's own lease only, `node` for slices of the node that the caller's token is
+    bound to, `host` for nodes of that kubelet host and pods bound to them, including fields that its stages change,
+    `driver` for devices of the driver that the caller's service account is named after. `to_unknown`: conditions
+    may be changed to Unknown only. `resource_names`: only objects of these names; checked where the permission is
+    for a driver's claims (dra-core 9).
     """
 
     name: str
@@ -50,7 +50,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
 
 class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one user may do; `group:<name>` is every member of a group, `user:*` every `user:<name>`."""
+    """Permissions of one user; `group:<name>` is every member of a group, `user:*` every `user:<name>`."""
 
     user: str
     rules: tuple[Rule, ...]
@@ -60,7 +60,7 @@ OF_EVERY_CONTROLLER: Final = (
     Rule(name="events", verbs=("create", *CHANGE), resources=("events",)),
     Rule(name="lease", verbs=("get", "create", *CHANGE), resources=(LEASES,), where="lease"),
 )
-"""No controller's file repeats these."""
+"""Rules that every controller has; no controller's file repeats them."""
 
 
 _CONTROLLERS: Final = (CONTROLLER_PREFIX, SERVICE_ACCOUNT_PREFIX)
@@ -68,8 +68,8 @@ _CONTROLLERS: Final = (CONTROLLER_PREFIX, SERVICE_ACCOUNT_PREFIX)
 
 @cache
 def controller_roles(folder: Path = FOLDER) -> tuple[Role, ...]:
-    """Return the roles of one process's controllers, in the order of their folders. Raises: ValueError naming the file
-    that is no role.
+    """Return the roles of one process's controllers, in the order of their folders. Raises: ValueError naming a
+    file that is not a valid role.
     """
     roles = [_decode(path, Role) for path in sorted(folder.glob(f"*/{FILE}"))]
     return tuple(
@@ -79,18 +79,19 @@ def controller_roles(folder: Path = FOLDER) -> tuple[Role, ...]:
 
 
 def controller_identities() -> tuple[Identity, ...]:
-    """Return the users that the controllers of the controller manager act as, and what moves objects by Stages."""
+    """Return the users of the controller manager's controllers, and the stage player."""
     return (*(Identity(role.user) for role in controller_roles()), STAGE_PLAYER)
 
 
 def claim_controller_identities() -> tuple[Identity, ...]:
-    """Return the users that the controllers of the claim controller's process act as."""
+    """Return the users of the claim controller's process."""
     return tuple(Identity(role.user) for role in controller_roles(CLAIM_FOLDER))
 
 
 def read_role(path: Path) -> Role:
-    """Return the role of one controller that is not part of keplab; it acts as a service account. Raises: ValueError
-    naming the file, when it cannot be read, is no role or is another user's."""
+    """Return the role of a controller that is not part of keplab; it acts as a service account. Raises: ValueError
+    naming the file, when it is unreadable, is no role or has a user of another kind.
+    """
     try:
         role = _decode(path, Role)
     except OSError as error:
@@ -101,7 +102,7 @@ def read_role(path: Path) -> Role:
 
 
 def read_roles(path: Path) -> list[Role]:
-    """Return the roles of a file that has a list of them. Raises: ValueError naming the file."""
+    """Return the roles in a file with a list of them. Raises: ValueError naming the file."""
     return _decode(path, list[Role])
 
 

@@ -1,10 +1,11 @@
 """Rotation of a mesh's certificates: leaf certificates before they expire, and the authority in three steps.
 
-Files are replaced; the processes see that and use the new ones for new connections (`services/client/tls.py`,
-`serving_tls.py`). An authority is changed as upstream describes it by hand: a bundle with both, certificates that the
-new one signs, the old one dropped. Every process has taken a step before the next begins; a rotation that was
-interrupted is continued by the next.
-Source: kubernetes/website content/en/docs/tasks/tls/manual-rotation-of-ca-certificates.md; guarantees 8.1 (X-TLS4).
+Files are replaced; the processes notice and use the new ones for new connections (`services/client/tls.py`,
+`serving_tls.py`). An authority is changed as upstream describes it by hand: a bundle with both, certificates
+that the new one signs, removal of the old one. Every process has taken a step before the next begins; the next
+rotation continues an interrupted one.
+Source: kubernetes/website content/en/docs/tasks/tls/manual-rotation-of-ca-certificates.md; guarantees 8.1
+(X-TLS4).
 """
 
 import contextlib
@@ -37,7 +38,7 @@ ASK_MAX_S = 2.0
 
 @dataclass(frozen=True)
 class MeshCertificate:
-    """A certificate of the mesh: the file's name, whom it names, and when it expires."""
+    """A certificate of the mesh: the file's name, its subject, and its expiry."""
 
     name: str
     subject: str
@@ -69,7 +70,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def renew(data: Path, *, life: timedelta | None = None, all_of_them: bool = False) -> list[str]:
-    """Renew the certificates that are due, or all, and return their names. `life`: None for as long as before.
+    """Renew the certificates that are due, or all, and return their names. `life`: None for the earlier lifetime.
 
     Raises: OSError; ValueError for files that are no certificates.
     """
@@ -91,9 +92,9 @@ def _refresh(data: Path, signer: certificates.Authority) -> None:
 
 
 def change_authority(data: Path, said: Callable[[str], None]) -> None:
-    """Change the authority of a mesh, which may be running; `said` is called with what was done.
+    """Change the authority of a mesh, which may be running; `said` is called with each step that was done.
 
-    Raises: MeshError naming a process that does not use what it should; OSError, ValueError.
+    Raises: MeshError naming a process that does not use the new files; OSError, ValueError.
     """
     folder = data / FOLDER
     with _alone(folder):
@@ -114,8 +115,9 @@ def change_authority(data: Path, said: Callable[[str], None]) -> None:
 
 
 def wait_until_used(data: Path, within_s: float = IN_USE_MAX_S) -> int:
-    """Return how many processes of the mesh use certificates, once all of them use what the files hold; 0 when none
-    runs. Raises: MeshError naming the first process that does not."""
+    """Wait until all processes of the mesh use the certificates in the files, and return their number; 0 if none
+    runs. Raises: MeshError naming the first process that does not.
+    """
     deadline = time.monotonic() + within_s
     while True:
         state = read_state(data)

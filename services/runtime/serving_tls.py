@@ -1,6 +1,6 @@
-"""The server's side of TLS: certificates that are read again when their files change, and who a client's names.
+"""The server's side of TLS: certificates that are reloaded when their files change, and identities of clients.
 
-A certificate of a client is an identity when the authority given for it signed it: the common name is the user, each
+A client's certificate is an identity if the given authority signed it: the common name is the user, each
 organization a group. Source: upstream `staging/src/k8s.io/apiserver/pkg/authentication/request/x509/x509.go`.
 """
 
@@ -32,14 +32,14 @@ log = structlog.get_logger()
 class ServingTls:
     """The TLS settings of one listener.
 
-    `context` is what it serves with, for asyncio; `grpc_credentials` for gRPC, where a client's certificate is
-    required. `on_reload` is called after newer files were read.
+    `context` is the asyncio context; `grpc_credentials` are for gRPC, where a client's certificate is required.
+    `on_reload` is called after newer files were read.
     """
 
     def __init__(
         self, certificate: Path, key: Path, client_authority: Path | None = None, *, endpoint: str = "the REST endpoint"
     ) -> None:
-        """Raises: StartError naming the file that cannot be read or is no certificate or key."""
+        """Load the files. Raises: StartError naming the file that is unreadable or is no certificate or key."""
         self._files, self._endpoint = TlsFiles(certificate, key, client_authority), endpoint
         self._newer = Newer(self._files)
         self.on_reload: Callable[[], None] = lambda: None
@@ -69,9 +69,9 @@ class ServingTls:
         connection.context = self._context
 
     def reload(self) -> None:
-        """Read the files again if they changed; connections from now on are served with what they hold.
+        """Reload the files if they changed; new connections use their contents.
 
-        Half of a new pair is no reason to stop serving: what was there stays until both fit each other.
+        While certificate and key do not match, the earlier pair keeps serving.
         """
         try:
             material = self._newer.read()
@@ -92,18 +92,19 @@ class ServingTls:
         self.on_reload()
 
     async def follow(self) -> None:
-        """Reload again and again, until cancelled."""
+        """Reload repeatedly, until cancelled."""
         while True:
             await asyncio.sleep(RELOAD_S)
             self.reload()
 
     def loaded(self) -> dict[str, str]:
-        """Return which files new connections are served with, as /configz shows it."""
+        """Return the files that new connections use, for /configz."""
         return self.material.described(self._files)
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
-        """Return the credentials of a gRPC listener, whose clients must have a certificate of the authority; each
-        handshake uses what was read last."""
+        """Return the credentials of a gRPC listener, whose clients must have a certificate of the authority. Each
+        handshake uses the last loaded files.
+        """
         served: Material = self.material
 
         def newest() -> grpc.ServerCertificateConfiguration | None:
@@ -126,8 +127,9 @@ def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:
 
 
 def identity_of_peer(peer: dict[str, Any] | None) -> Identity | None:
-    """Return whom a client's certificate names, as `ssl` describes it, and until when; None without a certificate or a
-    name in it."""
+    """Return the identity in a client's certificate, as `ssl` describes it, with its expiry; None without a
+    certificate or a name in it.
+    """
     if not peer:
         return None
     named = [pair for part in peer.get("subject", ()) for pair in part]
@@ -139,27 +141,28 @@ def identity_of_peer(peer: dict[str, Any] | None) -> Identity | None:
 
 @dataclass(frozen=True)
 class Peer:
-    """A client of the gRPC endpoint by its certificate; `expires_s`: when that ends, seconds since the epoch."""
+    """A client of the gRPC endpoint by its certificate; `expires_s`: its expiry, seconds since the epoch."""
 
     identity: Identity
     expires_s: float
 
     def check(self, wall_s: float) -> None:
-        """Return while the certificate is valid. Raises: Unauthorized."""
+        """Check that the certificate is still valid. Raises: Unauthorized."""
         if wall_s > self.expires_s:
             at = datetime.fromtimestamp(self.expires_s, UTC)
             raise Unauthorized(f"the client certificate of {self.identity.user} expired at {at:%Y-%m-%dT%H:%M:%SZ}")
 
 
 class Peers:
-    """The clients of the gRPC endpoint, by what its connections say of their certificates."""
+    """Clients of the gRPC endpoint, by the certificates of its connections."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Peer] = {}
 
     def of(self, pem: bytes) -> Peer:
-        """Return whose certificate, PEM, that is, which the handshake has verified. Raises: Unauthorized for one that
-        names no user, several, or one that cannot be a user's name (X-ID2)."""
+        """Return the client of a certificate, PEM, that the handshake has verified. Raises: Unauthorized for one that
+        names no user, several, or one that cannot be a user's name (X-ID2).
+        """
         if (known := self._known.get(pem)) is not None:
             return known
         leaf = x509.load_pem_x509_certificate(pem)

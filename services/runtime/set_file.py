@@ -1,4 +1,4 @@
-"""A file with the switches of one process, which something outside writes, beside those that it was started with."""
+"""A file with further switches of one process, written from outside while it runs."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ LOOK_S: Final = 0.5
 
 
 def assignments(config: CommonConfig) -> tuple[str, ...]:
-    """Return what the file of a process sets. Raises: StartError that names the file."""
+    """Return the assignments in the process's switch file. Raises: StartError that names the file."""
     found = words(config.set_file) if config.set_file else ()
     try:
         Switches.parse((*config.set, *found))
@@ -21,7 +21,7 @@ def assignments(config: CommonConfig) -> tuple[str, ...]:
 
 
 def words(path: str) -> tuple[str, ...]:
-    """Return the assignments in a file, `NAME=VALUE,NAME=VALUE`; none where the file is missing or cannot be read."""
+    """Return the assignments in a file, `NAME=VALUE,NAME=VALUE`; empty if the file is missing or unreadable."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -30,11 +30,11 @@ def words(path: str) -> tuple[str, ...]:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the assignments in such a text."""
+    """Return the assignments in a text of that form."""
     return tuple(word for part in text.split(",") if (word := part.strip()))
 
 
 async def changed(path: str, known: tuple[str, ...]) -> None:
-    """Return once the file has other assignments than those."""
+    """Wait until the file has assignments other than `known`."""
     while words(path) == known:  # noqa: ASYNC110  a volume that another container writes to sends no event
         await asyncio.sleep(LOOK_S)

@@ -1,6 +1,6 @@
-"""gRPC on real Unix sockets, whatever the length of their paths.
+"""gRPC on real Unix sockets, with paths of any length.
 
-The kernel takes paths of at most 107 bytes. A longer one is reached through its directory's descriptor
+The kernel accepts paths of at most 107 bytes. A longer one is reached through its directory's descriptor
 (`/proc/self/fd/N/name`), so a mesh may live in any directory and a node may have any name.
 """
 
@@ -33,11 +33,11 @@ _OPTIONS = (
     ("grpc.client_idle_timeout_ms", 2**31 - 1),
 )
 _CODES = {"cancelled": "Canceled"}
-"""What Go calls otherwise than the name in capitals would suggest."""
+"""Go's names of gRPC codes that differ from the capitalized name."""
 
 
 _UNREACHED = ("Connection refused", "No such file or directory")
-"""Why a socket is not answered on, which Go says in small letters."""
+"""Reasons why a socket does not answer; Go writes them in lower case."""
 
 
 def _go_name(code: grpc.StatusCode) -> str:
@@ -49,7 +49,7 @@ _BY_NAME = {_go_name(code): code for code in grpc.StatusCode}
 
 
 class _Address:
-    """A socket's path in a form the kernel takes; `close` gives the directory's descriptor back."""
+    """A socket's path in a form the kernel accepts; `close` releases the directory's descriptor."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -75,7 +75,7 @@ class _Address:
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """Finds the handler of a method; what it raises becomes the call's status."""
+    """Lookup of a method's handler; an exception of the handler becomes the call's status."""
 
     def __init__(self, service: LocalService) -> None:
         self._service = service
@@ -205,10 +205,10 @@ def _fresh(path: str) -> _Address:
 
 
 class UnixSockets:
-    """The sockets of this machine. Directories are made when something is served in them."""
+    """The sockets of this machine. `serve` creates missing directories."""
 
     async def serve(self, path: str, service: LocalService) -> _Server:
-        """Serve on a socket; the server before it is not reached any more. Raises: OSError."""
+        """Serve on a socket; an earlier server of the path is no longer reachable. Raises: OSError."""
         # Bound under a name of its own and then renamed: the library removes by name what it has bound, and by then
         # another server's socket may be there.
         for number in range(BIND_TRIES):
@@ -234,18 +234,18 @@ class UnixSockets:
         raise OSError(f"{path}: the directory is cleared over and over")
 
     def dial(self, path: str) -> _Connection:
-        """Return a way to that socket. Raises: RpcError when its directory is not there."""
+        """Return a connection to that socket. Raises: RpcError when its directory does not exist."""
         return _Connection(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a socket of that path, with or without a server behind it."""
+        """Whether a socket of that path exists, with or without a server behind it."""
         try:
             return stat.S_ISSOCK(os.stat(path).st_mode)
         except FileNotFoundError:
             return False
 
     def clear(self, directory: str) -> None:
-        """Leave a directory without sockets. Raises: OSError."""
+        """Remove all sockets from a directory. Raises: OSError."""
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(folder.iterdir()):
@@ -253,7 +253,9 @@ class UnixSockets:
                 path.unlink(missing_ok=True)
 
     def listing(self, directory: str) -> dict[str, str]:
-        """Return every file below a directory with the mark of its socket, "" for what is none. Raises: OSError."""
+        """Return every file below a directory with the mark of its socket; empty if it is no socket. Raises:
+        OSError.
+        """
         Path(directory).mkdir(parents=True, exist_ok=True)
         found: dict[str, str] = {}
         for folder, folders, names in os.walk(directory):

@@ -1,6 +1,6 @@
-"""The watchdog of a process: work that is under way for too long is logged with the stack of its task (P15).
+"""The watchdog of a process: it logs work that takes too long, with the stack of its task (P15).
 
-It is the process that looks, every five seconds, so that work itself costs next to nothing for it.
+The process itself checks every five seconds, so that the work has almost no overhead.
 """
 
 import asyncio
@@ -10,18 +10,18 @@ from typing import Any
 import structlog
 
 SLOW_S = 30.0
-"""Work that takes longer is reported (P15)."""
+"""Seconds after which work is reported (P15)."""
 LOOK_PERIOD_S = 5.0
 FRAMES_MAX = 12
 
 UnderWay = Mapping[str, tuple[object, "asyncio.Task[Any]"]]
-"""What is under way by its name: a mark that is another one when the work begins anew, and the task that does it."""
+"""Work in progress by name: a mark that changes when the work starts anew, and its task."""
 
 _log = structlog.get_logger()
 
 
 def stack_of(task: "asyncio.Task[Any]") -> list[str]:
-    """Return where a task waits, the outermost frame first, as `FILE:LINE FUNCTION`."""
+    """Return the stack of a waiting task, the outermost frame first, as `FILE:LINE FUNCTION`."""
     found: list[str] = []
     waiting: Any = task.get_coro()
     while waiting is not None and len(found) < FRAMES_MAX:
@@ -34,14 +34,14 @@ def stack_of(task: "asyncio.Task[Any]") -> list[str]:
 
 
 class Watchdog:
-    """Remembers since when what was under way, and reports each work once."""
+    """Start times of work in progress; each work is reported once."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[object, float]] = {}
         self._reported: dict[str, object] = {}
 
     def look(self, under_way: UnderWay, now: float) -> list[str]:
-        """Log what has been under way for too long, and return its names."""
+        """Log work that has taken too long, and return its names."""
         known, self._since = self._since, {}
         found: list[str] = []
         for name, (mark, task) in under_way.items():

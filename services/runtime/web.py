@@ -1,7 +1,7 @@
-"""Which names an HTTP server may be addressed by (X-WEB). Pure.
+"""Names by which an HTTP server may be addressed (X-WEB). Pure.
 
-A page in a browser can make its own name resolve to a loopback address; it cannot make the Host header say another name
-than its own.
+A web page can make its own name resolve to a loopback address, but it cannot put another name into the Host
+header.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ def host_name(host: str) -> str:
 
 
 def is_allowed_host(host: str, allowed: Iterable[str], local_address: str) -> bool:
-    """Whether the server may be addressed so: a listed name, or the very address the connection came in on."""
+    """Whether the server may be addressed by this name: a listed name, or the connection's local address."""
     name = host_name(host)
     if name in allowed:
         return True

@@ -1,1 +1,1 @@
-"""What the mesh says about itself: log lines for people, event lines for the auditor, spans for the waterfall."""
+"""Telemetry of the mesh: log lines for people, event lines for the auditor, spans for the waterfall."""

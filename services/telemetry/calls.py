@@ -1,8 +1,8 @@
-"""Requests to what is not the mesh's API server, as spans: DRA drivers, extenders, webhooks.
+"""Spans of requests to servers other than the mesh's API server: DRA drivers, extenders, webhooks.
 
-Each is a CLIENT span below the decision that makes it, named and attributed by OpenTelemetry's conventions for RPC and
-HTTP. What it hands on (`traceparent`) is what the callee's span is a child of. A request of no trace makes no span and
-hands nothing on.
+Each is a CLIENT span below the decision that makes it, named and attributed by OpenTelemetry's conventions for
+RPC and HTTP. The callee's span is a child of the passed `traceparent`. A request outside any trace makes no
+span and passes no traceparent.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from services.api.seams import Span, Tracer
 from services.telemetry.spans import Attribute
 
 serving: Final[ContextVar[str]] = ContextVar("serving", default="")
-"""What names the REST request that is being answered, for calls on its way that nothing else carries it to."""
+"""Traceparent of the REST request being answered, for calls that do not get it in another way."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 
 class Call:
-    """One request being made or answered. `traceparent`: what it hands on, "" for nothing."""
+    """One request being made or answered. `traceparent`: the value passed on, empty for none."""
 
     __slots__ = ("_span", "status", "traceparent")
 
@@ -32,7 +32,7 @@ class Call:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What an HTTP request sends of it."""
+        """Return the tracing headers of an HTTP request."""
         return {TRACEPARENT: self.traceparent} if self.traceparent else {}
 
     def answered(self, status: int) -> None:
@@ -42,9 +42,9 @@ class Call:
 
 @contextmanager
 def http_call(tracer: Tracer, method: str, url: str, parent: str) -> Iterator[Call]:
-    """Trace an HTTP request while the block runs; what the block raises is the span's error.
+    """Trace an HTTP request while the block runs; an exception of the block is the span's error.
 
-    `url`: as it is called by name, without parameters. Named as OpenTelemetry names HTTP client spans.
+    `url`: the URL with the host name, without parameters. Named as OpenTelemetry names HTTP client spans.
     """
     if not parent:
         yield Call(None)
@@ -79,7 +79,7 @@ def rpc_call(
 ) -> Iterator[Call]:
     """Trace a gRPC request over the Unix socket `path` while the block runs. `method`: `/package.Service/Method`.
 
-    `kind`: server for the one that answers it. Named as OpenTelemetry names gRPC spans.
+    `kind`: `server` on the answering side. Named as OpenTelemetry names gRPC spans.
     """
     if not parent:
         yield Call(None)

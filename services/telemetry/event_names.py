@@ -76,6 +76,6 @@ EVENTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "device-plugin": (*_OF_ALL, "plugin.allocate", "plugin.command", "plugin.pre_start", "plugin.registered"),
 }
-"""By component: what its log may have."""
+"""Allowed events of a component's log, by component."""
 OF_FAULTS: Final = ("fault.fired", "fault.heal", "fault.inject")
-"""Written by what makes the faults, in a log of its own."""
+"""Events of the component that injects faults, which has a log of its own."""

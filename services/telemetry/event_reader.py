@@ -1,6 +1,6 @@
-"""Event logs as they lie in a directory: read from any point, whatever is missing, and followed while they grow.
+"""Reader of the event logs in a directory: from any point, despite gaps, and following them while they grow.
 
-The auditor's reader (`lab.scenarios.processes.event_files`) refuses a gap; people look at what there is.
+The auditor's reader (`lab.scenarios.processes.event_files`) refuses a gap; people read the lines that exist.
 Source: guarantees 1.1, and `pieces` for how files are cut.
 """
 
@@ -20,8 +20,9 @@ _decoder = msgspec.json.Decoder(Line)
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which lines are asked for; empty: any. `kind` in lower case, `name`, `events`, `components` and `nodes` may be
-    patterns; a component's name stands for its hosts as well (`kubelet` for `kubelet/h0`)."""
+    """Filter of lines; an empty field matches any. `kind` is lower case. `name`, `events`, `components` and `nodes`
+    may be patterns; a component's name includes its hosts (`kubelet` for `kubelet/h0`).
+    """
 
     kind: str = ""
     name: str = ""
@@ -31,7 +32,7 @@ class Filter(msgspec.Struct, frozen=True):
     node: str = ""
 
     def takes(self, line: Line) -> bool:
-        """Whether the line is asked for."""
+        """Whether the filter matches the line."""
         if self.events and not any(fnmatchcase(line.ev, each) for each in self.events):
             return False
         if self.components and not any(_is_of(line.comp, each) for each in self.components):
@@ -52,8 +53,9 @@ def _is_of(component: str, asked: str) -> bool:
 
 
 def read_all(folder: Path, since: str = "") -> Iterator[Line]:
-    """Yield the lines of all files in the order of their time on the wall, from that time on (`2026-01-01T00:00:00…`);
-    what cannot be decoded is left out."""
+    """Yield the lines of all files in the order of their wall-clock time, from `since` on (`2026-01-01T00:00:00…`);
+    lines that cannot be decoded are left out.
+    """
     files = [_lines(pieces, since) for pieces in files_of(folder).values()]
     yield from merge(*files, key=lambda line: line.wall)
 
@@ -77,7 +79,7 @@ def _decoded(text: bytes) -> Line | None:
 
 
 class Follower:
-    """What is added to the files of a folder from now on, or, of new files, from their beginning."""
+    """New lines in the files of a folder from now on; new files are read from their beginning."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -104,11 +106,11 @@ class Follower:
 
 
 def last(lines: Iterator[Line], count: int) -> Iterator[Line]:
-    """Return the last so many; a negative number means all."""
+    """Return the last `count` lines; a negative number means all."""
     return lines if count < 0 else iter(deque(lines, maxlen=count))
 
 
 def object_asked_for(text: str) -> Mapping[str, str]:
-    """Return kind and name of `KIND/NAME` or `NAME` as fields of a Filter."""
+    """Parse `KIND/NAME` or `NAME` into kind and name, as fields of a Filter."""
     kind, slash, name = text.rpartition("/")
     return {"kind": kind.lower(), "name": name} if slash else {"name": name}

@@ -1,9 +1,10 @@
-"""The event log: what a process did, one JSON line each, before any other process could notice (guarantees 1).
+"""The event log: actions of a process, one JSON line each, written before another process can notice
+(guarantees 1).
 
-`FileEventLog` is one file a process life, appended with one `write(2)` a line, so that SIGKILL cannot
-take a finished line away. A disk that refuses costs lines, counted and visible as a gap in `seq`, never the process.
-`MemoryEventLog` is the same in a simulation: all components write into
-one `MemoryEvents`, whose digest over the bytes is what two runs of one seed must agree on.
+`FileEventLog` is one file per process life, with one `write(2)` per line, so that SIGKILL cannot remove a
+finished line. A disk that refuses costs lines, counted and visible as a gap in `seq`, never the process.
+`MemoryEventLog` is the same in a simulation: all components write into one `MemoryEvents`, whose digest over
+the bytes must be equal in two runs of one seed.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ LINE_BYTES_MAX = 64 * 1024
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line, fields as in guarantees 1.1. `obj` is `{kind, ns, name, uid}`."""
+    """One line of the event log, fields as in guarantees 1.1. `obj` is `{kind, ns, name, uid}`."""
 
     v: int
     seq: int
@@ -44,7 +45,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class _Writer:
-    """One component's incarnation at its log: numbers and spells what it writes; a line is safe when `take` returns."""
+    """Writer of one incarnation of a component: it numbers and formats lines; a line is safe when `take` returns."""
 
     def __init__(self, component: str, clock: Clock, incarnation: str, take: Callable[[Line], None]) -> None:
         self._component, self._incarnation, self._clock, self._take = component, incarnation, clock, take
@@ -97,15 +98,15 @@ class _Writer:
 
 
 def new_incarnation(random: Random) -> str:
-    """Return a random 64-bit hexadecimal number: the name of one life of a process."""
+    """Return a random 64-bit hexadecimal number as the name of one life of a process."""
     return f"{random.getrandbits(64):016x}"
 
 
 def encode(line: Line) -> bytes:
     """Return the line with its newline, at most 64 KiB.
 
-    Data too long for a line is replaced by its size; values that are no JSON by their text, because
-    an event may never be the reason why a process fails.
+    Data too long for a line is replaced by its size, and values that are no JSON by their text, because an event
+    must never make a process fail.
     """
     text = json_of(line) + b"\n"
     if len(text) > LINE_BYTES_MAX:
@@ -115,12 +116,12 @@ def encode(line: Line) -> bytes:
 
 
 class FileEventLog(_Writer):
-    """Appends to `<directory>/<comp>-<inc>.jsonl` and its further pieces; when `write` returns the kernel has the line,
-    or the line is dropped and counted.
+    """Event log in `<directory>/<comp>-<inc>.jsonl` and its further pieces.
 
-    A dropped line keeps its `seq`, so that a reader sees the gap; `log.dropped` says when there is space again which
-    lines are missing, and until then the file is read-only. A slash in the component becomes `_`. Raises: OSError from
-    the constructor when there can be no such file.
+    When `write` returns, the kernel has the line, or the line is dropped and counted. A dropped line keeps its
+    `seq`, so that a reader sees the gap. Once there is space again, `log.dropped` says which lines are missing;
+    until then the file is read-only. A slash in the component becomes `_`. Raises: OSError from the constructor
+    when the file cannot be created.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class FileEventLog(_Writer):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the newest lines are missing, since the disk refuses."""
+        """Whether the newest lines are missing, because the disk refuses."""
         return self._first_missing > 0
 
     def close(self) -> None:
@@ -155,7 +156,7 @@ class FileEventLog(_Writer):
         self._pieces.close()
 
     def metrics(self) -> Samples:
-        """Return how many lines are missing."""
+        """Return the number of missing lines, as a metric."""
         return METRICS.of(self)
 
 
@@ -190,7 +191,7 @@ class MemoryEvents:
         return self._sha.hexdigest()
 
     def dump(self) -> bytes:
-        """Return all kept lines as the file would have them."""
+        """Return all kept lines in the format of the file."""
         return b"".join(encode(line) for line in self.lines)
 
 
@@ -205,7 +206,7 @@ class MemoryEventLog(_Writer):
 
 
 class NullEventLog:
-    """Writes nothing; for tools and for processes without an events directory."""
+    """An event log that writes nothing; for tools and for processes without an events directory."""
 
     def write(self, ev: str, **fields: object) -> None:
-        """Forget the line."""
+        """Do nothing."""

@@ -1,13 +1,13 @@
-"""What a process counted, as Prometheus reads it: its text, or OpenMetrics for one that accepts it.
+"""Metrics of a process in Prometheus' text format, or in OpenMetrics for clients that accept it.
 
-Components count in integers of their own (`services.telemetry.metrics`). The client library writes them out, at the
-server's edge and nowhere else: HELP and TYPE, escaping, the choice of a format, exemplars; and it is what knows the
-process's own figures where the kernel shows them below `/proc`. It is imported when a process is first scraped.
-A counter whose upstream name does not end with `_total` keeps that name in the text, untyped, as the library has no
-other way to write it; OpenMetrics knows it by the name with `_total`, as client_golang does.
+Components count in their own integers (`services.telemetry.metrics`). Only here, at the server's edge, the
+client library formats them: HELP and TYPE, escaping, the choice of a format, exemplars. It also reads the
+process's own figures where the kernel shows them below `/proc`. It is imported at the first scrape. A counter
+whose upstream name does not end with `_total` keeps that name in the text, untyped, as the library has no other
+way to write it; in OpenMetrics it has the name with `_total`, as in client_golang.
 
-A text is composed in pieces, between which a server can do other things, and of a series that has not changed since
-the last text the bytes are used again (decision 0086). Pure.
+A text is composed in pieces, so that a server can do other work in between. The bytes of a series that has not
+changed since the last text are reused (decision 0086). Pure.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ OPENMETRICS: Final = "application/openmetrics-text"
 _TOTAL: Final = "_total"
 _END: Final = b"# EOF\n"
 PIECE_LINES: Final = 100
-"""Lines that are composed for one piece, about: a series is in one. It takes about a millisecond."""
+"""Approximate number of lines composed per piece, which takes about a millisecond; a series is never split."""
 PIECE_SERIES: Final = 1_000
-"""Series whose kept bytes are in one piece."""
+"""Maximum number of series with reused bytes in one piece."""
 
 
 def exposition(samples: Mapping[str, float], accept: str = "", *, has_process: bool = True) -> tuple[str, bytes]:
-    """Return content type and body of one answer, at once; the arguments are those of `Exposition.pieces`."""
+    """Return content type and body of an answer, composed at once; the arguments are those of `Exposition.pieces`."""
     content_type, pieces = Exposition().pieces(samples, accept, has_process=has_process)
     return content_type, b"".join(pieces)
 
@@ -41,7 +41,7 @@ class _EncodedTable(NamedTuple):
 
 
 class Exposition:
-    """Composes the answers of one server. `composed`, `reused`: series whose lines were written, and were not again."""
+    """Composer of one server's answers. `composed`, `reused`: numbers of series that were formatted, and reused."""
 
     def __init__(self) -> None:
         self._kept: dict[bool, dict[SeriesKey, _EncodedTable]] = {}
@@ -52,8 +52,8 @@ class Exposition:
     ) -> tuple[str, Iterator[bytes]]:
         """Return content type and body of an answer to a request with that `Accept` header, in pieces.
 
-        `samples`: `Samples`, or numbers by whole name, whose type is then taken from it. `has_process`: with the
-        figures of this process, its memory, CPU time and file descriptors.
+        `samples`: `Samples`, or numbers by whole name, whose type is derived from the name. `has_process`: include the
+        figures of this process: memory, CPU time and file descriptors.
         """
         from prometheus_client.exposition import choose_encoder
 
@@ -98,7 +98,7 @@ class Exposition:
 
 
 class _Registry:
-    """One family as the library's registry."""
+    """Registry of the client library with a few families."""
 
     def __init__(self, *families: Metric) -> None:
         self._families = families
@@ -109,7 +109,7 @@ class _Registry:
 
 
 class _Writer:
-    """Has the library write one thing at a time, in one format."""
+    """Formatter of single series in one format, through the client library."""
 
     def __init__(self, encode: Callable[[Any], bytes], *, is_openmetrics: bool) -> None:
         self._encode, self.is_openmetrics = encode, is_openmetrics

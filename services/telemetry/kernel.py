@@ -1,7 +1,7 @@
-"""What the machine says of processes, and how long paths of sockets become short: the one module that asks its kernel.
+"""Facts about processes from the kernel, and short paths for sockets: the only module that asks the kernel.
 
-Linux answers in `/proc`. Elsewhere (macOS) `/dev/fd` and `ps` answer some of it, and what nothing answers is not a
-number: simulations need none of it, and a mesh of processes runs without these figures.
+Linux answers in `/proc`. Elsewhere (macOS) `/dev/fd` and `ps` answer some of it; figures without a source are
+not a number. Simulations need none of them, and a mesh of processes runs without these figures.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def boot_id() -> str:
-    """Return what names the time since the machine was started; "" where the kernel does not say."""
+    """Return the id of the machine's current boot; empty if the kernel has none."""
     try:
         return (PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -26,15 +26,16 @@ def boot_id() -> str:
 
 
 def release_memory() -> None:
-    """Have the C library give back what this process has freed, where it is glibc; elsewhere nothing happens."""
+    """Return freed memory of this process to the system, with glibc; elsewhere do nothing."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def state_and_parent(pid: int) -> tuple[str, int] | None:
-    """Return the letter of what a process does (`R`, `S`, `T` stopped, `Z` ended and not collected) and its parent;
-    None when there is no such process."""
+    """Return the state letter of a process (`R`, `S`, `T` stopped, `Z` zombie) and its parent; None when there is
+    no such process.
+    """
     if (PROC / "self").exists():
         try:
             text = (PROC / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
@@ -48,7 +49,7 @@ def state_and_parent(pid: int) -> tuple[str, int] | None:
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process has in use; 0 where the kernel does not say."""
+    """Return the resident memory of this process in bytes; 0 if the kernel does not report it."""
     try:
         return int((PROC / "self" / "statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -56,17 +57,19 @@ def resident_bytes() -> int:
 
 
 def end_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends, where it can: on Linux."""
+    """Ask the kernel to kill this process when its parent ends; on Linux only."""
     with_prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     if with_prctl is not None:
         with_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 class ShortFolder:
-    """A folder under a path that leaves room for a name in a socket's address, however long its own is.
+    """A short path to a folder, so that a socket in it fits into a socket address, however long the folder's own
+    path is.
 
-    Its descriptor in `/proc`, or a link in a folder of its own where there is no `/proc`. Close it when the socket is
-    bound or connected, or removed: `close` ends the path. Raises: OSError, when the folder is not there.
+    It is the folder's descriptor in `/proc`, or a link in a temporary folder where there is no `/proc`. Close it
+    when the socket is bound or connected, or removed: the path ends with `close`. Raises: OSError, when the folder
+    does not exist.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -82,7 +85,7 @@ class ShortFolder:
         os.symlink(folder.absolute(), self.path)
 
     def close(self) -> None:
-        """Give back what the path takes."""
+        """Release the descriptor, or remove the link."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

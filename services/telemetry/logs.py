@@ -1,8 +1,8 @@
 """Log lines for people: structlog set up once, JSON when piped or in a container, colour on a terminal.
 
 A shell writes one canonical line per unit of work; nothing is formatted into the event, keys come from
-`spans.SPAN_NAMES`. The line goes to standard error, so that standard output stays a command's own. A disk that refuses
-lines costs these lines, counted, and nothing else.
+`spans.SPAN_NAMES`. The line goes to standard error, so that standard output is left to a command's output. A
+disk that refuses lines costs only these lines, which are counted.
 """
 
 import io
@@ -33,11 +33,11 @@ def _json(_logger: Any, _method: str, event: Any) -> str:
 def set_up(
     component: str, level: str = "info", *, stream: TextIO | None = None, is_plain: bool = False, is_final: bool = True
 ) -> None:
-    """Make every logger of this process write one line an event, from `level` upwards.
+    """Set up every logger of this process to write one line per event, from `level` upwards.
 
-    `is_plain`: a command that people read writes words, not JSON, when piped too. `is_final`: loggers keep
-    what was set at their first line, which is faster; False for a process that will go on to other things.
-    Raises: ValueError when there is no such level.
+    `is_plain`: a command for people writes words, not JSON, when piped too. `is_final`: loggers keep the settings
+    of their first line, which is faster; False for a process that will do other things later. Raises: ValueError
+    for an unknown level.
     """
     if level not in LEVELS:
         raise ValueError(f"log level {level!r}: want one of {', '.join(LEVELS)}")
@@ -74,7 +74,7 @@ def _write_fault(subject: str, stack: str) -> None:
 
 
 class _Lines:
-    """Standard error for whole lines; what it does not take is dropped, and counted in the next line that it takes."""
+    """Standard error for whole lines; a refused line is dropped, and counted in the next accepted line."""
 
     def __init__(self, out: TextIO, *, is_plain: bool) -> None:
         self._out, self._is_plain = out, is_plain
@@ -117,22 +117,25 @@ class _Lines:
 
 
 def say(line: str) -> None:
-    """Write one line for people to standard error; where that is full, it is lost, and nothing else is."""
+    """Write one line for people to standard error; if that is full, only this line is lost."""
     with suppress(OSError):
         os.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
 class LogFile:
-    """The file that standard output and standard error of this process go to, in pieces: FILE is written to, and
-    `FILE.000001` and so on are closed, the highest number the youngest."""
+    """The file for standard output and standard error of this process, in pieces: FILE is the current one;
+    `FILE.000001` and so on are closed, the highest number is the youngest.
+    """
 
     def __init__(self, path: Path, budget: Budget) -> None:
-        """Send both there. Raises: OSError when there can be no such file."""
+        """Redirect both to the file. Raises: OSError when the file cannot be created."""
         self._path, self._budget = path, budget
         self._redirect()
 
     def rotate(self) -> None:
-        """Begin a new file if this one is full, and remove the oldest; without space for one, go on in this."""
+        """Start a new file if this one is full, and remove the oldest; without space for a new one, continue in this
+        one.
+        """
         if not self._budget.piece_bytes:
             return
         with suppress(OSError):
@@ -154,8 +157,8 @@ class LogFile:
 
 
 class _Bridge(logging.Handler):
-    """Hands on what libraries say, the same sentence at most once a minute: a trace collector that is gone for a
-    night fills no disk.
+    """Forwards messages of libraries, the same one at most once a minute, so that a lost trace collector does not
+    fill a disk overnight.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""Metrics: each declared once, with name, type, help and labels, and read when it is scraped.
+"""Metrics: each declared once, with name, type, help and labels, and read at a scrape.
 
-A component counts in plain integers of its own, since an increment of a client library's metric costs seventy times as
-much (walls 2). Beside its class stands a table that says what they are called, `Metrics(counter(name, help, read), …)`,
-where `read` takes the object and returns a number or a histogram, or those by the values of labels. The text that
-Prometheus reads is made of what was read (`Samples`) by `services.telemetry.exposition`. Pure.
+A component counts in its own plain integers, since an increment of a client library's metric costs seventy
+times as much (walls 2). A table beside its class declares the metrics, `Metrics(counter(name, help, read), …)`.
+`read` takes the object and returns a number or a histogram, or several by label values. The text for Prometheus
+is made from the results (`Samples`) by `services.telemetry.exposition`. Pure.
 """
 
 import sys
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Counts:
-    """Counters by the values of their labels; a counter appears with its first count."""
+    """Counters by label values; a counter appears with its first count."""
 
     __slots__ = ("_counts",)
 
@@ -25,14 +25,14 @@ class Counts:
         self._counts: dict[str, dict[tuple[str, ...], float]] = {}
 
     def add(self, name: str, *labels: str, by: float = 1) -> None:
-        """Count."""
+        """Add `by` to a counter."""
         counts = self._counts.get(name)
         if counts is None:
             counts = self._counts[name] = {}
         counts[labels] = counts.get(labels, 0) + by
 
     def of(self, name: str) -> Mapping[tuple[str, ...], float]:
-        """Return one counter."""
+        """Return one counter, by label values."""
         return self._counts.get(name, {})
 
 
@@ -44,12 +44,14 @@ class Exemplar(NamedTuple):
 
 
 class Histogram:
-    """Counts by upper bound; they are added up only when they are read. Each bucket keeps its newest traced value."""
+    """Histogram of values by upper bound; counts are summed up only when read. Each bucket keeps its newest traced
+    value.
+    """
 
     __slots__ = ("_counts", "_exemplars", "bounds", "count", "sum")
 
     def __init__(self, bounds: tuple[float, ...] = (), *, sum: float = 0.0, count: int = 0) -> None:  # noqa: A002
-        """`sum`, `count`: of values that were counted elsewhere, none of them below any bound."""
+        """`sum`, `count`: sum and number of values that were counted elsewhere and exceed all bounds."""
         self.bounds = bounds
         self._counts = [*([0] * len(bounds)), count]
         self._exemplars: dict[int, Exemplar] = {}
@@ -57,7 +59,7 @@ class Histogram:
         self.count = count
 
     def observe(self, value: float, times: int = 1, trace_id: str = "") -> None:
-        """Count one value, once or many times. `trace_id`: of a sampled trace, else ""."""
+        """Count one value, once or `times` times. `trace_id`: of a sampled trace, else ""."""
         bucket = bisect_left(self.bounds, value)
         self._counts[bucket] += times
         self.sum += value * times
@@ -66,7 +68,7 @@ class Histogram:
             self._exemplars[bucket] = Exemplar(value, trace_id)
 
     def add(self, other: "Histogram") -> None:
-        """Count what another with the same bounds counted."""
+        """Add the counts of another histogram with the same bounds."""
         assert self.bounds == other.bounds, f"{self.bounds} and {other.bounds} are different buckets"
         self._counts = [one + more for one, more in zip(self._counts, other._counts, strict=True)]
         self._exemplars |= other._exemplars
@@ -74,42 +76,45 @@ class Histogram:
         self.count += other.count
 
     def buckets(self) -> Iterator[tuple[str, int]]:
-        """Yield each upper bound as it is written, and how many values are not above it."""
+        """Yield each upper bound as text, and the number of values up to it."""
         bounds = (*(f"{bound:g}" for bound in self.bounds), "+Inf")
         return zip(bounds, accumulate(self._counts), strict=True)
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What it has counted, to be compared."""
+        """The counted state, for comparison."""
         return (self.bounds, *self._counts, self.sum, *self._exemplars.items())
 
     def copy(self) -> "Histogram":
-        """Return it as it is now."""
+        """Return a copy of the current state."""
         other = Histogram(self.bounds, sum=self.sum)
         other._counts, other._exemplars, other.count = self._counts[:], self._exemplars.copy(), self.count
         return other
 
     def exemplar(self, bucket: int) -> Exemplar | None:
-        """Return the newest traced value of a bucket, by its place among them."""
+        """Return the newest traced value of a bucket, by the bucket's index."""
         return self._exemplars.get(bucket)
 
 
 DEFAULT_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds in seconds where upstream names none of its own: those of Prometheus' client libraries."""
+"""Default upper bounds in seconds, where upstream has none: those of Prometheus' client libraries."""
 Kind = Literal["counter", "gauge", "histogram"]
 Value = float | Histogram
 Read = Callable[[T], Value | Mapping[Any, Value]]
-"""By label values the key is a text, or a tuple of texts in the order of the labels."""
+"""Function that reads a metric from an object. A mapping's keys are label values: a text, or a tuple of texts
+in the order of the labels.
+"""
 
 
 Labels = tuple[tuple[str, str], ...]
 SeriesKey = tuple[str, tuple[str, ...], Labels, tuple[str, ...]]
-"""A metric's name, the names of its own labels, the labels that all of its object's metrics have, and the values of its
-own."""
+"""Key of a series: the metric's name, the names of its own labels, the common labels of its object's metrics,
+and the values of its own labels.
+"""
 
 
 class Sample(NamedTuple):
-    """One line: the suffix of the metric's name, the labels, and of a bucket its exemplar."""
+    """One line: suffix of the metric's name, labels, value, and for a bucket its exemplar."""
 
     suffix: str
     labels: Labels
@@ -118,9 +123,9 @@ class Sample(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One value of a metric as it was read: a number, or a distribution, which takes many lines.
+    """One value of a metric as read: a number, or a distribution, which takes many lines.
 
-    `metric`: None for a number that no table declares; `name` is then its whole text.
+    `metric`: None for a number that no table declares; `name` is then its full name.
     """
 
     metric: "Metric[Any] | None"
@@ -136,7 +141,7 @@ class Series(NamedTuple):
 
     @property
     def state(self) -> float | tuple[object, ...]:
-        """What its lines follow from: while this is equal, they are."""
+        """State that determines its lines: equal states have equal lines."""
         return self.value.state if isinstance(self.value, Histogram) else self.value
 
     def samples(self) -> Iterator[Sample]:
@@ -152,10 +157,10 @@ class Series(NamedTuple):
 
 
 class Samples(Mapping[str, float]):
-    """What was read of one object or several: by name as Prometheus writes it, labels included.
+    """Read values of one or several objects, by full name as Prometheus writes it, labels included.
 
-    The names are composed when one is asked for. What is scraped is made of `series`, whose lines are composed a few at
-    a time (`services.telemetry.exposition`).
+    Full names are composed only on request. A scrape uses `series`, whose lines are composed a few at a time
+    (`services.telemetry.exposition`).
     """
 
     __slots__ = ("_by_name", "series")
@@ -166,11 +171,11 @@ class Samples(Mapping[str, float]):
 
     @classmethod
     def plain(cls, values: Mapping[str, float]) -> "Samples":
-        """Return numbers that no table declares, by whole name."""
+        """Return samples of undeclared numbers, by full name."""
         return cls(Series(None, name, ((), (), ()), value) for name, value in values.items())
 
     def __or__(self, other: Mapping[str, float]) -> "Samples":
-        """Return both; a series that both have is as the other has it."""
+        """Return both; for a series in both, `other` wins."""
         both = Samples()
         both.series = self.series | (other if isinstance(other, Samples) else Samples.plain(other)).series
         return both
@@ -200,7 +205,7 @@ class Samples(Mapping[str, float]):
 
 @dataclass(frozen=True)
 class Metric(Generic[T]):
-    """What one number of an object of a class is called. `labels`: those that `read` distinguishes."""
+    """Declaration of one metric of a class. `labels`: the labels that `read` distinguishes."""
 
     name: str
     kind: Kind
@@ -209,7 +214,7 @@ class Metric(Generic[T]):
     labels: tuple[str, ...]
 
     def series(self, source: T, common: Labels) -> Iterator[Series]:
-        """Yield what one object has counted; `common`: labels that all of its metrics have."""
+        """Yield the series of one object; `common`: labels of all its metrics."""
         found = self.read(source)
         if not isinstance(found, Mapping):
             yield Series(self, self.name, ((), common, ()), _as_read(found))
@@ -224,31 +229,31 @@ def _as_read(value: Value) -> Value:
 
 
 def counter(name: str, help: str, read: Read[T], *labels: str) -> Metric[T]:  # noqa: A002
-    """Declare what only grows."""
+    """Declare a counter, which only grows."""
     return Metric(name, "counter", help, read, labels)
 
 
 def gauge(name: str, help: str, read: Read[T], *labels: str) -> Metric[T]:  # noqa: A002
-    """Declare what goes up and down."""
+    """Declare a gauge, which goes up and down."""
     return Metric(name, "gauge", help, read, labels)
 
 
 def histogram(name: str, help: str, read: Read[T], *labels: str) -> Metric[T]:  # noqa: A002
-    """Declare a distribution."""
+    """Declare a histogram."""
     return Metric(name, "histogram", help, read, labels)
 
 
 REGISTER: Final[dict[str, tuple[Kind, str]]] = {}
-"""Type and help of every metric that the modules imported so far declare, by name."""
+"""Type and help of every metric declared by the modules imported so far, by name."""
 TABLES: Final[list[tuple[str, "Metrics[Any]"]]] = []
-"""The tables that the modules imported so far declare, each with the name of its module."""
+"""Metric tables declared by the modules imported so far, each with its module's name."""
 
 
 class Metrics(Generic[T]):
-    """The metrics of one class. `labels`: those that all of them have, with one value an object.
+    """The metrics of one class. `labels`: common labels of all of them, with one value per object.
 
-    Classes may share a metric, each with label values of its own.
-    Raises: ValueError for a name that is declared already with another type or help.
+    Classes may share a metric, each with label values of its own. Raises: ValueError for a name that is declared
+    already with another type or help.
     """
 
     def __init__(self, *metrics: Metric[T], labels: tuple[str, ...] = ()) -> None:
@@ -261,7 +266,7 @@ class Metrics(Generic[T]):
         TABLES.append((str(sys._getframe(1).f_globals.get("__name__", "")), self))
 
     def of(self, source: T, *values: str) -> Samples:
-        """Return what one object has counted."""
+        """Return the samples of one object."""
         common = tuple(zip(self.labels, values, strict=True))
         return Samples(series for metric in self.metrics for series in metric.series(source, common))
 

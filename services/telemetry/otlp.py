@@ -1,12 +1,13 @@
-"""Our spans as the OpenTelemetry SDK's objects, named by its conventions; imported only when an OTLP endpoint is
+"""Conversion of spans to the OpenTelemetry SDK's objects and conventions; imported only with an OTLP endpoint
 configured.
 
-Nothing else in the mesh sees the SDK. What a convention wants and the span's kind and name already say (`rpc.*`,
-`messaging.*`) is added here, in the exporting thread, so that it costs no component anything. A write that was
-published leaves as two spans: the server's, and below it a producer's, under the id that the change carries to its
-readers; their spans are consumers and its children or linked to it.
-A service graph draws its edges from client to server and from producer to consumer, by the parent's id. Names are those
-of OpenTelemetry's semantic conventions 1.45: RPC and HTTP, which are stable, messaging and Kubernetes.
+No other module of the mesh uses the SDK. Attributes that follow from the span's kind and name (`rpc.*`,
+`messaging.*`) are added here, in the exporting thread, so that they cost no component anything. A write that
+was published is exported as two spans: the server's, and below it a producer's, under the id that the change
+carries to its readers. Spans of readers are consumers, and children of the producer's span or linked to it.
+A service graph draws its edges from client to server and from producer to consumer, by the parent's id. Names
+are those of OpenTelemetry's semantic conventions 1.45: RPC and HTTP, which are stable, messaging and
+Kubernetes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from opentelemetry.trace.status import Status, StatusCode
 from services.telemetry.spans import RPC_PREFIX, Attribute, FinishedSpan, parse_traceparent, service_attributes
 
 WATCH: Final = "kubernetes.watch"
-"""What `messaging.system` is for changes that watches bring."""
+"""Value of `messaging.system` for changes that watches bring."""
 SCHEMA: Final = "https://opentelemetry.io/schemas/1.45.0"
 KINDS: Final = {
     "internal": SpanKind.INTERNAL,
@@ -44,7 +45,7 @@ STATUSES: Final = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-"""Codes of answers as gRPC's status codes; others below 400 are OK."""
+"""gRPC status codes by HTTP code; other codes below 400 are OK."""
 _SERVER_ID: Final = 0x9E3779B97F4A7C15
 _SCOPE = InstrumentationScope("keplab", schema_url=SCHEMA)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -52,7 +53,7 @@ _ANY = SpanContext(1, 1, False, _SAMPLED)
 
 
 class Deferred(ReadableSpan):
-    """Carries our value through the batch processor's queue, to be converted by the exporting thread."""
+    """Carrier of a keplab span through the batch processor's queue; the exporting thread converts it."""
 
     def __init__(self, value: FinishedSpan) -> None:
         self.value = value
@@ -60,8 +61,9 @@ class Deferred(ReadableSpan):
 
 
 def resource_of(service: str, instance: str) -> Resource:
-    """Return what says where spans come from. `OTEL_RESOURCE_ATTRIBUTES` adds to it, and wins except for the service's
-    own name and instance, which tell the mesh's processes apart."""
+    """Return the origin of spans. `OTEL_RESOURCE_ATTRIBUTES` adds to it, and takes precedence except for the
+    service's own name and instance, which distinguish the mesh's processes.
+    """
     given = OTELResourceDetector().detect().attributes
     return Resource.create(
         {**service_attributes(), **given, "service.name": service, "service.instance.id": instance}, schema_url=SCHEMA
@@ -69,10 +71,10 @@ def resource_of(service: str, instance: str) -> Resource:
 
 
 class ConvertingExporter(SpanExporter):
-    """An exporter that converts what comes and counts what went: `handed` over, of these `failed`."""
+    """Exporter that converts spans and counts them: `handed` over, and `failed` among these."""
 
     def __init__(self, inner: SpanExporter, service: str, instance: str, server: str = "") -> None:
-        """`server`: where this process's requests go, HOST:PORT or several of them with commas between."""
+        """`server`: the target of this process's requests, HOST:PORT or a comma-separated list of them."""
         self._inner = inner
         self._resource = resource_of(service, instance)
         self._server = _address_of(server)
@@ -80,7 +82,7 @@ class ConvertingExporter(SpanExporter):
         self.failed = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send one batch; a failure is counted and the batch given up."""
+        """Send one batch; a failure is counted and the batch dropped."""
         self.handed += len(spans)
         result = SpanExportResult.FAILURE
         try:
@@ -96,7 +98,7 @@ class ConvertingExporter(SpanExporter):
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Say yes: this exporter holds nothing back."""
+        """Return True: this exporter buffers nothing."""
         return True
 
     def _converted(self, span: FinishedSpan) -> list[ReadableSpan]:

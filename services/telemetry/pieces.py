@@ -1,8 +1,8 @@
-"""Files that grow: appended in whole lines, cut into pieces, the oldest removed, and never the end of their process.
+"""Growing files: appended in whole lines, cut into pieces, the oldest removed; they never end their process.
 
-A file `<component>-<incarnation>.jsonl` goes on as `<component>-<incarnation>.000002.jsonl` and so on. No piece is ever
-renamed, so that whoever follows a file reads on in the next. A line is there whole or not at all: what a full disk has
-taken of it is cut off again. Source: guarantees section 1 and L-LOG; FM-A7, AS-50.
+A file `<component>-<incarnation>.jsonl` continues as `<component>-<incarnation>.000002.jsonl` and so on. No
+piece is ever renamed, so that a reader that follows a file continues in the next. A line is complete or absent:
+a part that a full disk accepted is cut off again. Source: guarantees section 1 and L-LOG; FM-A7, AS-50.
 """
 
 import errno
@@ -21,7 +21,7 @@ DIRECTORY_MIB_MAX = 8 * 1024
 PASSING: Final = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 )
-"""What a disk or a kernel refuses today and may grant tomorrow; other errors are mistakes of who chose the place."""
+"""Errors of a disk or a kernel that may be temporary; other errors mean that the path was badly chosen."""
 _NAME = re.compile(r"(?P<stem>.+?)(?:\.(?P<number>\d{6}))?\.jsonl")
 _PRIVATE_FILE, _PRIVATE_DIRECTORY = 0o600, 0o700
 _READ_ONLY = 0o400
@@ -29,8 +29,9 @@ _READ_ONLY = 0o400
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a component's files may take: a piece's size in bytes (0: one piece, however long), and how many closed
-    pieces are kept, those of earlier incarnations included (0: all)."""
+    """Limits of a component's files: a piece's size in bytes (0: one piece, of any length), and the number of kept
+    closed pieces, including those of earlier incarnations (0: all).
+    """
 
     piece_bytes: int = PIECE_MIB_MAX * MIB
     kept: int = PIECES_KEPT
@@ -41,8 +42,9 @@ KEEP_ALL: Final = Budget(0, 0)
 
 
 def make_private(directory: Path) -> None:
-    """Have a directory that only its owner may enter; one that is there and ours is narrowed, unless it is shared on
-    purpose (`/tmp`). Raises: OSError."""
+    """Create a directory that only its owner may enter. An existing one of ours gets these permissions, unless it
+    is shared on purpose (`/tmp`). Raises: OSError.
+    """
     directory.mkdir(parents=True, exist_ok=True, mode=_PRIVATE_DIRECTORY)
     found = directory.stat()
     if found.st_uid == os.geteuid() and found.st_mode & 0o077 and not found.st_mode & stat.S_ISVTX:
@@ -50,11 +52,12 @@ def make_private(directory: Path) -> None:
 
 
 class Pieces:
-    """One file that grows. Nothing but the constructor raises."""
+    """One growing file. Only the constructor raises."""
 
     def __init__(self, path: Path, budget: Budget = KEEP_ALL) -> None:
-        """Open the first piece; where the disk has no space for it, that is tried again at every line. Raises: OSError
-        when there can be no such file."""
+        """Open the first piece; if the disk has no space for it, every line tries again. Raises: OSError when the file
+        cannot be created.
+        """
         self.path = path
         self._budget = budget
         self._number = 1
@@ -69,7 +72,7 @@ class Pieces:
                 raise
 
     def append(self, data: bytes) -> bool:
-        """Append whole lines with one write, if all of them fit; whether they did."""
+        """Append whole lines with one write, if all of them fit; return whether they did."""
         try:
             if self._fd < 0:
                 make_private(self.path.parent)
@@ -90,7 +93,7 @@ class Pieces:
         return True
 
     def mark_incomplete(self, is_incomplete: bool) -> None:
-        """Note that lines are missing at the end of the file, in the one place that needs no space: its mode."""
+        """Mark the file as incomplete at its end, in its mode, which needs no disk space."""
         with suppress(OSError):
             if self._fd >= 0:
                 os.fchmod(self._fd, _READ_ONLY if is_incomplete else _PRIVATE_FILE)
@@ -142,7 +145,7 @@ def _component(path: Path) -> str:
 
 
 def files_of(folder: Path) -> dict[str, list[Path]]:
-    """Return the files below a folder by their name without number, each as its pieces in the order of writing."""
+    """Return the files below a folder by their name without number, each as its pieces in writing order."""
     numbered: dict[str, list[tuple[int, Path]]] = {}
     for path in folder.glob("*.jsonl"):
         if (match := _NAME.fullmatch(path.name)) is not None:
@@ -158,7 +161,7 @@ def is_incomplete(path: Path) -> bool:
 
 
 def by_age(folder: Path, pattern: str = "*.jsonl") -> list[Path]:
-    """Return the files of a folder, the one that was written to last at the end."""
+    """Return the files of a folder, the last written one at the end."""
     found: list[tuple[int, str, Path]] = []
     for path in folder.glob(pattern):
         with suppress(OSError):
@@ -167,9 +170,9 @@ def by_age(folder: Path, pattern: str = "*.jsonl") -> list[Path]:
 
 
 def trim(folders: Iterable[Path], bytes_max: int) -> Sequence[Path]:
-    """Remove closed pieces, the oldest first, until what lies in these folders fits; return what was removed.
+    """Remove closed pieces, the oldest first, until these folders fit into `bytes_max`; return the removed ones.
 
-    What each component wrote last stays: it may still be open, and is what is asked for first.
+    The last piece of each component stays: it may still be open, and readers need it first.
     """
     newest: dict[tuple[Path, str], Path] = {}
     found: list[tuple[int, str, int, Path]] = []

@@ -1,7 +1,7 @@
-"""What an ended span is, as a value, and the names by which a span and its attributes leave the process. Pure.
+"""Ended spans as values, and the exported names of spans and their attributes. Pure.
 
-A trace crosses a wire in one form, W3C's `traceparent` (`00-<trace>-<span>-<flags>`): in the request and in the watch
-event's envelope, so nothing else is needed on either.
+A trace crosses process borders in one form, W3C's `traceparent` (`00-<trace>-<span>-<flags>`): in the request
+and in the watch event's envelope, so nothing else is needed on either.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -11,11 +11,12 @@ import msgspec
 
 Attribute = str | int | float | bool
 Kind = Literal["internal", "server", "client", "consumer"]
-"""What a span is to others, by OpenTelemetry's words: a request answered, a request made, a change taken from a watch.
-There is no producer among them: a span whose write was published is exported as two (`FinishedSpan.sent_ns`)."""
+"""Kind of a span, in OpenTelemetry's terms: a request answered, a request made, a change taken from a watch.
+There is no producer among them: a span whose write was published is exported as two (`FinishedSpan.sent_ns`).
+"""
 
 RPC_PREFIX: Final = "mesh.v1.ApiServer/"
-"""How the spans of calls between components are called, before the method."""
+"""Name prefix of spans of calls between components, before the method."""
 SPAN_NAMES: Final = {
     "pod": "k8s.pod.name",
     "node": "k8s.node.name",
@@ -29,10 +30,11 @@ SPAN_NAMES: Final = {
     "reason": "keplab.reason",
     "attempt": "keplab.attempt",
 }
-"""Keyword argument of `Tracer.start` and key of a log line → the attribute it leaves the process as; others keep
-their name."""
+"""Exported attribute names: keyword argument of `Tracer.start` and key of a log line → attribute. Other names
+stay the same.
+"""
 OWN_NAMES: Final = {name: f"keplab.{name}" for name in ("code", "group", "name", "resource")}
-"""The same of spans alone: what is keplab's own has its prefix."""
+"""Further exported names for spans only: keplab's own attributes have its prefix."""
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -46,7 +48,7 @@ def service_attributes() -> dict[str, Attribute]:
 
 
 class SpanEvent(msgspec.Struct, frozen=True):
-    """Something that happened at one moment of a span."""
+    """An event at one moment of a span."""
 
     name: str
     at_ns: int
@@ -55,9 +57,10 @@ class SpanEvent(msgspec.Struct, frozen=True):
 
 class FinishedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """One ended span. Times are nanoseconds since the epoch; `parent` is a span id or empty; `links` are
-    traceparents; `error` is empty when all went well. `sent_ns`: when the change that the span wrote was handed to the
-    watches, 0 if it wrote none. `resource`: what says where it comes from beside service and instance, where that is
-    not the same for all spans of this process.
+    traceparents; `error` is empty after success.
+
+    `sent_ns`: when the change that the span wrote was handed to the watches, 0 if it wrote none. `resource`: the
+    origin besides service and instance, if that differs between the spans of this process.
     """
 
     service: str
@@ -78,12 +81,12 @@ class FinishedSpan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> dict[str, Attribute]:
-        """Return where it comes from as OpenTelemetry's resource attributes."""
+        """Return its origin as OpenTelemetry's resource attributes."""
         return {"service.name": self.service, "service.instance.id": self.instance, **self.resource}
 
 
 class Context(NamedTuple):
-    """One span as others refer to it: 32 and 16 hex characters, and whether it is recorded."""
+    """Reference to a span: its ids, 32 and 16 hex characters, and whether it is recorded."""
 
     trace_id: str
     span_id: str
@@ -91,12 +94,12 @@ class Context(NamedTuple):
 
     @property
     def traceparent(self) -> str:
-        """What names this span on a wire."""
+        """The traceparent of this span."""
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.is_sampled else '00'}"
 
 
 def parse_traceparent(traceparent: str) -> Context | None:
-    """Return the span that `traceparent` names; None when it is absent or malformed.
+    """Parse `traceparent` into the span it names; None when it is absent or malformed.
 
     Later versions are read by their first four fields, as the recommendation asks.
     """

@@ -1,9 +1,9 @@
-"""Spans: made as values by our own light tracer, handed to sinks when they end.
+"""Spans, made as values by keplab's own light tracer, and handed to sinks when they end.
 
-The OpenTelemetry SDK is met only at the exit, and only when an OTLP endpoint is configured: making a
-span there costs 13.6 µs, here about 4, and an unsampled one about 1. Ids come from the injected
-Random and times from the Clock, so a simulated run traces itself identically every time. No sink
-ever blocks its caller: a file is buffered, OTLP has a bounded queue that drops and counts (L-TR).
+The OpenTelemetry SDK is used only for export, and only when an OTLP endpoint is configured: making a span there
+costs 13.6 µs, here about 4, and an unsampled one about 1. Ids come from the injected Random and times from the
+Clock, so a simulated run traces itself identically every time. No sink ever blocks its caller: a file is
+buffered, OTLP has a bounded queue that drops and counts (L-TR).
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ FILE_BUFFER_BYTES_MAX = 8 << 20
 OFFSET_TOLERANCE_US = 3.0
 
 _UNSAMPLED = f"00-{'f' * 32}-{'f' * 16}-00"
-"""What an unsampled root hands on: no ids are drawn for it, and its readers do not sample either."""
+"""Traceparent that an unsampled root passes on: it needs no ids, and its readers do not sample either."""
 
 
 class SpanSink:
-    """Where ended spans go. No method waits for a network, but `close` for a moment; none raises."""
+    """Sink of ended spans. No method waits for a network, except `close` for a moment; none raises."""
 
     def take(self, span: FinishedSpan) -> None:
         """Accept one span, or drop and count it."""
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Hand on what is buffered."""
+        """Pass on the buffered spans."""
 
     def close(self) -> None:
-        """Hand on what is buffered, and accept no more."""
+        """Pass on the buffered spans, and accept no more."""
 
     @property
     def dropped(self) -> int:
-        """Spans lost since the start."""
+        """Number of spans lost since the start."""
         return 0
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """Decides at the root; below it, when `is_parent_based`, the parent's decision stands."""
+    """Sampling decision at the root of a trace; with `is_parent_based`, spans below it keep the parent's decision."""
 
     ratio: float = 1.0
     is_parent_based: bool = True
@@ -89,7 +89,7 @@ class Sampler:
 
 
 class UnsampledSpan:
-    """A span that is not recorded; it only hands the decision on."""
+    """A span that is not recorded; it only passes the decision on."""
 
     __slots__ = ("traceparent",)
     trace_id = ""
@@ -144,12 +144,12 @@ class RecordedSpan:
 
     @property
     def traceparent(self) -> str:
-        """What names this span on a wire."""
+        """The traceparent of this span."""
         return self._context.traceparent
 
     @property
     def trace_id(self) -> str:
-        """32 hex characters."""
+        """The trace id, 32 hex characters."""
         return self._context.trace_id
 
     def set(self, **attributes: Attribute) -> None:
@@ -157,12 +157,12 @@ class RecordedSpan:
         self._values.update(attributes)
 
     def event(self, name: str, **attributes: Attribute) -> None:
-        """Note that something happened now."""
+        """Record an event that happens now."""
         if self._tracer is not None:
             self._events.append(SpanEvent(name, self._now_ns(self._tracer), _named(attributes)))
 
     def sent(self, at_s: float) -> None:
-        """Note that the change it wrote went to the watches at that time of the clock."""
+        """Record the clock time when the change it wrote went to the watches."""
         self._sent_ns = self._offset_ns + round(at_s * 1e9)
 
     def end(self, error: str = "") -> None:
@@ -216,8 +216,9 @@ class Tracer:
         call_random: Random | None = None,
         resource: Mapping[str, Attribute] | None = None,
     ) -> None:
-        """`call_random`: draws the ids of requests made (kind client), where these must not move the others.
-        `resource`: what each span says of where it comes from."""
+        """`call_random`: source of the ids of requests made (kind client), if these must not affect the other ids.
+        `resource`: the origin in each span.
+        """
         self.service, self.instance, self.clock = service, instance or service, clock
         self.resource = dict(resource or {})
         self._random, self._call_random = random, call_random or random
@@ -265,14 +266,14 @@ class Tracer:
         return RecordedSpan(self, name, kind, context, above.span_id if above else "", links, attributes)
 
     def call_id(self) -> str:
-        """Return the id of a span for a request that this process makes of another."""
+        """Return a span id for a request that this process makes to another."""
         return f"{self._call_random.getrandbits(64) or 1:016x}"
 
     def offset_ns(self, now: float) -> int:
-        """Return what to add to the monotonic clock for nanoseconds since the epoch.
+        """Return the offset from the monotonic clock to nanoseconds since the epoch.
 
-        It stays the same until the wall clock is set: a float of seconds since the epoch is good to a
-        quarter of a microsecond only, and spans that follow each other should meet.
+        It stays the same until the wall clock is set: a float of seconds since the epoch is only precise to a quarter
+        of a microsecond, and consecutive spans should meet.
         """
         difference_us = (self.clock.wall() - now) * 1e6
         if abs(difference_us - self._offset_ns / 1000) > OFFSET_TOLERANCE_US:
@@ -286,7 +287,7 @@ class Tracer:
             sink.take(span)
 
     def flush(self) -> None:
-        """Ask every sink to hand on what it holds; never waits for a network."""
+        """Ask every sink to pass on its buffered spans; never waits for a network."""
         for sink in self._sinks:
             sink.flush()
 
@@ -296,7 +297,7 @@ class Tracer:
             sink.close()
 
     def metrics(self) -> Samples:
-        """Return how many spans were recorded and how many were lost on the way out."""
+        """Return the numbers of recorded spans, and of spans lost on export."""
         return METRICS.of(self)
 
 
@@ -311,7 +312,7 @@ METRICS: Final[Metrics[Tracer]] = Metrics(
 
 
 class MemorySpans(SpanSink):
-    """Keeps every span in a list: simulation and tests."""
+    """Sink that keeps every span in a list, for simulation and tests."""
 
     def __init__(self) -> None:
         self.spans: list[FinishedSpan] = []
@@ -322,10 +323,11 @@ class MemorySpans(SpanSink):
 
 
 class FileSpans(SpanSink):
-    """Appends spans as JSON lines to one file of this process, in pieces; the shell calls `flush` every 0.5 s.
+    """Sink that appends spans as JSON lines to one file of this process, in pieces; the shell calls `flush` every
+    0.5 s.
 
-    Spans are for looking at, not for judging: what is buffered may be lost by SIGKILL, and a disk
-    that refuses costs spans, counted, not the process.
+    Spans are for inspection, not for checks: buffered ones may be lost by SIGKILL, and a disk that refuses costs
+    spans, counted, not the process.
     """
 
     def __init__(self, path: Path, budget: Budget = KEEP_ALL) -> None:
@@ -338,7 +340,7 @@ class FileSpans(SpanSink):
 
     @property
     def dropped(self) -> int:
-        """Spans that the disk refused."""
+        """Number of spans that the disk refused."""
         return self._dropped
 
     def take(self, span: FinishedSpan) -> None:
@@ -365,14 +367,14 @@ class FileSpans(SpanSink):
 
 
 class OtlpSpans(SpanSink):
-    """Sends spans to an OTLP collector through the SDK's batch processor, in its own thread.
+    """Sink that sends spans to an OTLP collector through the SDK's batch processor, in its own thread.
 
-    At most 2,048 spans wait; more are dropped and counted. Conversion to the SDK's objects happens in the
-    exporting thread. A collector that is gone, slow or refusing costs nothing but spans (FM-X6).
+    At most 2,048 spans wait; more are dropped and counted. Conversion to the SDK's objects happens in the exporting
+    thread. A collector that is gone, slow or refusing costs nothing but spans (FM-X6).
     """
 
     def __init__(self, service: str, instance: str, server: str = "") -> None:
-        """Take the endpoint from the standard `OTEL_EXPORTER_OTLP_*` variables."""
+        """Read the endpoint from the standard `OTEL_EXPORTER_OTLP_*` variables."""
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -405,7 +407,7 @@ class OtlpSpans(SpanSink):
 
     @property
     def dropped(self) -> int:
-        """Spans that found the queue full, and spans the collector did not take."""
+        """Number of spans that found the queue full, or that the collector did not accept."""
         return self._overflowed + int(self._exporter.failed)
 
     def take(self, span: FinishedSpan) -> None:
@@ -417,7 +419,7 @@ class OtlpSpans(SpanSink):
         self._processor.on_end(self._deferred(span))
 
     def close(self) -> None:
-        """Give the collector two seconds for the rest."""
+        """Wait up to two seconds for the collector to take the remaining spans."""
         self._processor._batch_processor.shutdown(timeout_millis=2000)
 
 
@@ -431,8 +433,8 @@ def sinks_from_environment(
     budget: Budget = KEEP_ALL,
     server: str = "",
 ) -> list[SpanSink]:
-    """Return the sinks a process was configured with: a file when there is a directory, OTLP when there is
-    an endpoint, neither when neither. `server`: where the process's requests go.
+    """Return the configured sinks of a process: a file if there is a directory, OTLP if there is an endpoint, both
+    or none. `server`: the target of the process's requests.
     """
     sinks: list[SpanSink] = []
     if spans_dir:
@@ -445,7 +447,7 @@ def sinks_from_environment(
 
 
 def read_spans(path: Path) -> list[FinishedSpan]:
-    """Return the spans of one file; a torn last line is left out, as is a file that was removed meanwhile."""
+    """Return the spans of one file; a torn last line is left out. A file that was removed meanwhile has none."""
     spans: list[FinishedSpan] = []
     with suppress(FileNotFoundError):
         for line in path.read_bytes().splitlines():

@@ -107,8 +107,8 @@ def serve():
     """Serve a made-up cluster; nothing changes unless the test sends it."""
     made = []
 
-    def begin(nodes=60, pods=900, seed=1):
-        made.append(Served(Feed(BigCluster(nodes, pods, seed), 0)))
+    def begin(nodes=60, pods=900, seed=1, **options):
+        made.append(Served(Feed(BigCluster(nodes, pods, seed), 0, **options)))
         return made[-1]
 
     yield begin

@@ -21,10 +21,11 @@ mimetypes.add_type("text/javascript", ".mjs")
 
 
 class Feed:
-    """The answers of one made-up mesh."""
+    """The answers of one made-up mesh. `static`: the folder of the page's files."""
 
-    def __init__(self, cluster, events, interval=0.05):
+    def __init__(self, cluster, events, interval=0.05, static=STATIC):
         self.cluster, self.events, self.interval = cluster, events, interval
+        self.static = static
         self.sockets = set()
         self.states = {}
         self.seq = 0
@@ -37,7 +38,7 @@ class Feed:
         app.router.add_get("/ui/v1/state", self.state)
         app.router.add_get("/ui/v1/history", self.history)
         app.router.add_get("/", self.index)
-        app.router.add_static("/", STATIC)
+        app.router.add_static("/", self.static)
         app.cleanup_ctx.append(self.running)
         return app
 
@@ -47,7 +48,7 @@ class Feed:
         task.cancel()
 
     async def index(self, request):
-        return web.FileResponse(STATIC / "index.html")
+        return web.FileResponse(self.static / "index.html")
 
     async def meta(self, request):
         run = {

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.mesh.options import MeshOptions
+from services.runtime.supervisor import Supervisor
 from tests.process.page_server import ROOT, PageServer
 
 SCENARIO = "# Two pods\nlimit 20s\nnodes n1..n2 cpu=4\npod a cpu=1\npod b cpu=2\nwait 2s\n"

@@ -4,8 +4,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from lab.experiments import style
+from lab.ui.documents import PAGES
 
-PAGES = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference", "timeline")
 SETTLE = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 FOCUS = """() => { const at = document.activeElement, look = getComputedStyle(at);
   return at === document.body || at.tagName === 'MAIN' || (look.outlineStyle !== 'none' && parseFloat(look.outlineWidth) > 0); }"""
@@ -20,6 +20,15 @@ def luminance(colour):
 def contrast(one, other):
     bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)
+
+
+def test_servers_offer_the_pages_of_the_rail(replay, new_page):
+    page = new_page()
+    page.open(replay)
+    imported = "async () => (await import('keplab/pages/index.js')).pages"
+    ids = page.ask(f"{imported}.filter((page) => !page.overlay && page.rail !== false).map((page) => page.id)")
+
+    assert list(PAGES) == ids
 
 
 def test_from_the_start_to_a_pending_pods_document_and_back_by_keys_alone(replay, new_page):

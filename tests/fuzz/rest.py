@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from apiserver_fake.rest.paths import SINGLE_PARAMETERS, subresource_form
+from apiserver_fake.rest.parameters import SINGLE_PARAMETERS
+from apiserver_fake.rest.paths import subresource_form
 from tests.fuzz.target import JSON, NAME, NAMESPACE, TOKEN, name_of, path_of, valid_objects
 from tests.fuzz.values import NUMBERS, ODD, TEXTS, Schemas, bad_values, encoded, mutated, one_in, values_of
 

@@ -9,6 +9,7 @@ import zlib
 import grpc
 import pytest
 
+from apiserver_fake.rest.handlers.authentication import Authentication
 from apiserver_fake.rest.server import RestHandler
 from protos.mesh.v1 import apiserver_pb2 as pb
 from tests.fuzz.target import JSON, NAME, Target, path_of
@@ -403,13 +404,13 @@ def test_a_head_that_is_not_utf_8_is_refused(target, name):
             assert refused(answer, 400, 403), head
 
 
-@pytest.mark.parametrize("part", ["_refusal", "_dispatch", "_caller", "_finish_json"])
+@pytest.mark.parametrize("part", ["_refusal", "_dispatch", "caller", "_finish_json"])
 def test_a_request_is_answered_whatever_its_handling_raises(target, monkeypatch, part):
     def broken(*_):
         raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "broken on purpose")
 
     with monkeypatch.context() as patched:
-        patched.setattr(RestHandler, part, broken)
+        patched.setattr(Authentication if part == "caller" else RestHandler, part, broken)
         answer = target.run(target.ask("GET", MAPS + (b"?limit=x" if part == "_refusal" else b"")))
 
     assert (500, "internal error: UnicodeEncodeError") == (answer.status, answer.document()["message"])

@@ -5,6 +5,7 @@ import pytest
 
 from apiserver_fake.registry import registry
 from apiserver_fake.registry.write import Write
+from apiserver_fake.registry.writes.bodies import Bodies
 from services.api.wire import Response
 from tests.fuzz import expressions, frames, parsers, rest
 from tests.fuzz.running import findings, go
@@ -85,8 +86,8 @@ def test_an_exception_in_a_write_is_found(monkeypatch):
         raise KeyError("broken on purpose")
 
     with Target() as target:
-        monkeypatch.setattr(Write, "_check_name", broken)
-        monkeypatch.setattr(Write, "_place", broken)
+        monkeypatch.setattr(Bodies, "check_name", broken)
+        monkeypatch.setattr(Bodies, "place", broken)
         assert "broken on purpose" in found_at(target, "v1/configmaps", 60)
 
 

@@ -13,8 +13,9 @@ import pytest
 from protos.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from services.api.meta import Key
 from services.client.client import Client
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import RealClock, seeded_random
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 
 RESOURCE = "vendor.example/fpga"
 

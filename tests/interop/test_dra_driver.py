@@ -16,8 +16,9 @@ from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Key
 from services.client.client import Client
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import RealClock, seeded_random
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

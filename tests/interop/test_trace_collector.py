@@ -29,7 +29,8 @@ from opentelemetry.proto.trace.v1 import trace_pb2 as pb_trace
 sys.path.insert(0, str(Path(__file__).parent))
 import parts
 
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.mesh.options import MeshOptions
+from services.runtime.supervisor import Supervisor
 from tests.component.mesh.service_graph import edges, known_attributes, violations
 
 pytestmark = pytest.mark.timeout(1200)

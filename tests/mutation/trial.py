@@ -25,6 +25,7 @@ from tests.mutation.line_map import LineMap, RecordedTest
 from tests.mutation.operators import Change
 
 LEFT_OUT = {".git", ".venv", ".keplab", "runs", "build"}
+"""What lies at the top of a tree and is no part of it; a folder deeper down may bear such a name (`lab/runs`)."""
 FIRST_TESTS, FIRST_FILES, FIRST_S = 40, 8, 10.0
 """The first round: the tests that say most about the line."""
 ROUND_S = 60.0
@@ -59,7 +60,7 @@ class Copy:
     def __init__(self, root: Path, place: Path) -> None:
         self.place = place
         self._stamp = time.time()
-        shutil.copytree(root, place, symlinks=True, ignore=lambda _, names: LEFT_OUT & set(names))
+        shutil.copytree(root, place, symlinks=True, ignore=lambda at, _: LEFT_OUT if Path(at) == root else ())
         self.log = place.parent / f"{place.name}.log"
 
     def write(self, file: str, content: bytes) -> None:

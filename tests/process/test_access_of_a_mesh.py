@@ -16,8 +16,9 @@ from lab.scenarios.invariants.policy import Call, is_allowed
 from services.api.identity import ADMIN, Identity
 from services.api.wire import Request
 from services.client.rpc import RpcTransport
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import RealClock, seeded_random
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 
 ANN = Identity("user:ann")
 MARKERS = 20

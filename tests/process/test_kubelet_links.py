@@ -11,8 +11,9 @@ from lab.scenarios.processes.event_files import Tail
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.client.client import Client
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import RealClock, seeded_random
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 
 
 class Proxy:

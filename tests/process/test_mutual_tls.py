@@ -32,8 +32,9 @@ from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsError, TlsFiles
 from services.runtime import certificates, rotation
 from services.runtime.config import StartError
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import MemoryDisk, NoTransport, RealClock
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 from services.telemetry.eventlog import NullEventLog
 from services.telemetry.traces import Tracer
 

@@ -6,8 +6,9 @@ from lab.scenarios.run import load_scenario, run_as_processes
 from services.api.errors import NotFound
 from services.api.meta import Key
 from services.client.client import Client
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import RealClock, seeded_random
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 
 MANIFEST = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: main, image: img}]}\n"
 SCENARIO = """# Off and on

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from lab.recordings import frames
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.mesh.options import MeshOptions
+from services.runtime.supervisor import Supervisor
 from tests.process.page_server import ROOT, PageServer
 
 PLANTED = "planted-secret-value-7141"

@@ -16,9 +16,10 @@ import yaml
 
 from services.api.meta import Key
 from services.client.client import Client
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import RealClock, seeded_random
 from services.runtime.spdy.connection import Connection, dial
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 
 pytestmark = pytest.mark.timeout(240)
 

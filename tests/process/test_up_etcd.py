@@ -14,7 +14,8 @@ import pytest
 from services.api.wire import Request
 from services.runtime.config import MeshError
 from services.runtime.etcd_members import make_members
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.mesh.options import MeshOptions
+from services.runtime.supervisor import Supervisor
 from tests.process import etcds
 from tests.process.test_apiserver_grpc import until as until_loop
 from tests.process.test_etcd import churn, follow, names

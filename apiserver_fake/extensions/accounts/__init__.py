@@ -1,1 +1,1 @@
-"""Service accounts: the tokens that say a caller is one, and what pods get that run as one."""
+"""Service accounts: the tokens that authenticate them, and what pods get that run under one."""

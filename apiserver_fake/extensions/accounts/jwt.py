@@ -1,7 +1,7 @@
 """JSON Web Tokens signed with one key, and the key as JSON Web Key Set: ES256 or RS256.
 
-Only what service accounts need of RFC 7515, 7517 and 7518: one signature, the compact form, no encryption.
-Source: upstream `pkg/serviceaccount/jwt.go` and `openidmetadata.go` for key ids and the set.
+Implements only the part of RFC 7515, 7517 and 7518 that service accounts need: one signature, compact form, no
+encryption. Source: upstream `pkg/serviceaccount/jwt.go` and `openidmetadata.go` for key ids and the set.
 """
 
 import base64
@@ -21,14 +21,14 @@ _EC_BYTES: Final = 32
 
 
 class JwtError(ValueError):
-    """A token that this key did not sign, or that is none."""
+    """The text is no token, or this key did not sign it."""
 
 
 class SigningKey:
-    """A private key, EC P-256 or RSA, and what tokens say of it."""
+    """A private key (EC P-256 or RSA), with its algorithm and key id as tokens name them."""
 
     def __init__(self, pem: bytes) -> None:
-        """Raises: ValueError for bytes that are no such key."""
+        """Read a private key. Raises: ValueError unless `pem` is an RSA key or an EC key on P-256."""
         key = serialization.load_pem_private_key(pem, None)
         if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
             self.algorithm = "ES256"
@@ -42,7 +42,7 @@ class SigningKey:
         self._header = _text(msgspec.json.encode({"alg": self.algorithm, "kid": self.key_id}))
 
     def sign(self, claims: Document) -> str:
-        """Return the token that makes these claims."""
+        """Return a signed token with these claims."""
         signed = f"{self._header}.{_text(msgspec.json.encode(claims))}"
         data = signed.encode()
         if isinstance(self._key, rsa.RSAPrivateKey):
@@ -92,7 +92,7 @@ class SigningKey:
 
 
 def claims_of(token: str) -> Document:
-    """Return what a token claims, without asking who signed it; {} for what is no token."""
+    """Return a token's claims without verifying the signature; {} if the text is no token."""
     try:
         found: Any = msgspec.json.decode(_bytes(token.split(".")[1]))
     except (ValueError, IndexError, *UNREADABLE):

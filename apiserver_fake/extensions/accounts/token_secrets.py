@@ -1,8 +1,9 @@
-"""Secrets of the type `kubernetes.io/service-account-token`: filled with a token of their account, gone with it.
+"""Secrets of the type `kubernetes.io/service-account-token`: filled with a token of their account, deleted
+with it.
 
-In upstream this is a controller of the controller manager, which has the signing key and reads secrets; here neither
-leaves the API server (decision 0031). It wakes by what is committed and writes through the server like any client.
-Source: upstream `pkg/controller/serviceaccount/tokens_controller.go`.
+In upstream this is a controller of the controller manager, which has the signing key and reads secrets. Here
+neither leaves the API server (decision 0031). The keeper wakes on commits and writes through the server like
+any client. Source: upstream `pkg/controller/serviceaccount/tokens_controller.go`.
 """
 
 import asyncio
@@ -19,12 +20,12 @@ from services.api.wire import Api, Request
 log = structlog.get_logger()
 Key = tuple[str, str]
 Listing = Callable[[str], Iterable[Document]]
-"""The secrets of that type in a namespace."""
+"""Function that returns the service account token secrets of a namespace."""
 AGAIN_S = 1.0
 
 
 def wanted(secret: Document, account: Document | None, tokens: Tokens, authority: str) -> Document | None:
-    """Return the secret as it must be, the very same if it is so already; None for one whose account is not there."""
+    """Return the secret as it must be: the same object if it needs no change, None if its account does not exist."""
     meta = secret["metadata"]
     said = (meta.get("annotations") or {}).get(ACCOUNT_UID)
     if account is None or (said and said != account["metadata"]["uid"]):
@@ -43,7 +44,10 @@ def _encoded(text: str) -> str:
 
 
 class SecretKeeper:
-    """Keeps those secrets. `note` is called with what changed, `run` runs with the server."""
+    """Fills and deletes service account token secrets.
+
+    `note_secret` and `note_account` are called with changes; `run` runs with the server.
+    """
 
     def __init__(self, tokens: Tokens, authority: str, find: Find, listing: Listing, api: Callable[[], Api]) -> None:
         self._tokens, self._authority, self._find, self._listing, self._api = tokens, authority, find, listing, api
@@ -51,24 +55,24 @@ class SecretKeeper:
         self._woken = asyncio.Event()
 
     def note_secret(self, namespace: str, name: str) -> None:
-        """Look at a secret of that type again."""
+        """Queue a service account token secret for another check."""
         self._due[namespace, name] = None
         self._woken.set()
 
     def change_authority(self, authority: str) -> None:
-        """Put another certificate into all of them."""
+        """Replace the certificate authority in all of these secrets."""
         self._authority = authority
         for secret in self._listing(""):
             self.note_secret(secret["metadata"]["namespace"], secret["metadata"]["name"])
 
     def note_account(self, namespace: str, name: str) -> None:
-        """Look at the secrets of an account again, which came or went."""
+        """Queue the secrets of an account that was created or deleted for another check."""
         for secret in self._listing(namespace):
             if (secret["metadata"].get("annotations") or {}).get(ACCOUNT_NAME) == name:
                 self.note_secret(namespace, secret["metadata"]["name"])
 
     async def run(self) -> None:
-        """Work off what is due until cancelled."""
+        """Process the queue until cancelled."""
         self.change_authority(self._authority)
         while True:
             await self._woken.wait()

@@ -1,8 +1,8 @@
-"""Tokens of service accounts: what they claim, and whether what they claim is still so.
+"""Tokens of service accounts: their claims, and whether these still hold.
 
-A token of the TokenRequest API lives for a time and may be bound to a pod, a secret or a node; a token in a secret of
-the type `kubernetes.io/service-account-token` lives as long as its secret. Either dies with its account.
-Source: KEP-1205, KEP-4193; upstream `pkg/serviceaccount/claims.go`, `legacy.go`, `jwt.go`.
+A token of the TokenRequest API has a limited lifetime and may be bound to a pod, a secret or a node. A token in
+a secret of the type `kubernetes.io/service-account-token` lives as long as its secret. Both become invalid with
+their account. Source: KEP-1205, KEP-4193; upstream `pkg/serviceaccount/claims.go`, `legacy.go`, `jwt.go`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from services.api.times import parse_time
 LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
 _LEGACY: Final = "kubernetes.io/serviceaccount/"
 LEEWAY_S: Final = 60
-"""So long after its deletion began a thing that a token is bound to still counts."""
+"""Seconds after its deletion began for which an object that a token is bound to still counts."""
 EXTENDED_S: Final = 365 * 24 * 3600
 WARNED_S: Final = 3607
-"""A pod's own token asks for this long; it gets a year and is warned of after what it asked for (KEP-1205)."""
+"""Lifetime that a pod's own token requests, in seconds. The token gets a year instead, and its use is
+warned of after the requested time (KEP-1205).
+"""
 KINDS: Final = {"pod": "pods", "secret": "secrets", "node": "nodes"}
 
 
@@ -40,7 +42,7 @@ class AccountTokens:
     """Issues and verifies the tokens of service accounts."""
 
     def __init__(self, key: SigningKey, issuer: str, audiences: Sequence[str] = ()) -> None:
-        """`audiences`: those of this API server; the issuer when there are none."""
+        """Take the key and the issuer. `audiences`: audiences of this API server; the issuer if empty."""
         self.key, self.issuer = key, issuer
         self.audiences = tuple(audiences) or (issuer,)
 
@@ -54,7 +56,7 @@ class AccountTokens:
         token_id: str,
         now_s: float,
     ) -> str:
-        """Return a token of that account for these audiences."""
+        """Return a token of the account for these audiences."""
         meta, now = account["metadata"], int(now_s)
         about: Document = {"namespace": meta["namespace"], "serviceaccount": _reference(account)}
         if bound is not None:
@@ -77,7 +79,7 @@ class AccountTokens:
         )
 
     def legacy(self, account: Document, secret: Document) -> str:
-        """Return the token that such a secret holds for its account."""
+        """Return the token that a service account token secret holds for its account."""
         meta = account["metadata"]
         return self.key.sign(
             {
@@ -91,7 +93,7 @@ class AccountTokens:
         )
 
     def configuration(self) -> Document:
-        """Return what `/.well-known/openid-configuration` says of this issuer."""
+        """Return the document that `/.well-known/openid-configuration` serves for this issuer."""
         return {
             "issuer": self.issuer,
             "jwks_uri": f"{self.issuer.rstrip('/')}/openid/v1/jwks",
@@ -105,11 +107,11 @@ class AccountTokens:
         return self.key.key_set()
 
     def is_own(self, bearer: str) -> bool:
-        """Whether a token says that this server issued it."""
+        """Whether a token names this server as its issuer; the signature is not checked."""
         return bearer.count(".") == 2 and claims_of(bearer).get("iss") in (self.issuer, LEGACY_ISSUER)
 
     def verified(self, bearer: str) -> Document:
-        """Return the claims of a token that this server signed; they may be over. Raises: Rejected."""
+        """Return the claims of a token that this server signed; the token may have expired. Raises: Rejected."""
         try:
             return self.key.verify(bearer)
         except JwtError:
@@ -118,9 +120,10 @@ class AccountTokens:
     def identity(
         self, bearer: str, claims: Document, find: Find, now_s: float, audiences: Sequence[str] = ()
     ) -> tuple[Identity, tuple[str, ...]]:
-        """Return whose token it is and for which of the audiences ("these": those of this API server) it is good.
+        """Return the token's identity, and those of `audiences` for which it is valid (empty: those of this API
+        server).
 
-        Raises: Rejected, also when the account or what the token is bound to is gone.
+        Raises: Rejected, also when the account or the object that the token is bound to is gone.
         """
         try:
             if claims.get("iss") == LEGACY_ISSUER:

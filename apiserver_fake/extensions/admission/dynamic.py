@@ -1,10 +1,11 @@
-"""Admission that objects configure: webhooks and policies, in upstream's order, for one write at a time. Pure.
+"""Dynamic admission: runs the configured webhooks and policies for one write, in upstream's order. Pure.
 
-Policies that mutate, then webhooks that mutate, then once more those of both that want to see what came after them; the
-kind's own rules; policies that validate, then webhooks that validate. Policies are compiled when they are stored, and
-evaluated in the commit; of webhooks the commit only takes what they answered before (`webhooks.Session`).
+The order: mutating policies; mutating webhooks; once more those of both that ask for reinvocation; the kind's
+own rules; validating policies; validating webhooks. Policies are compiled when they are stored, and evaluated
+in the commit. The commit does not call webhooks: it only uses the answers they gave before
+(`webhooks.Session`).
 
-A write that no configuration is about costs a look into a table; without any configuration there is no table.
+A write that no configuration matches costs one table lookup; without any configuration there is no table.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from services.api.meta import Document, Resource
 
 @dataclass(frozen=True)
 class Configured:
-    """What is configured for one operation on one resource, as far as that alone decides."""
+    """The policies and webhooks for one operation on one resource, as far as operation and resource alone decide."""
 
     catalogue: Catalogue
     mutating_policies: tuple[Hook[Mutating], ...]
@@ -55,7 +56,7 @@ class Configured:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is anything."""
+        """Whether any policy or webhook is configured."""
         return bool(self.mutating_policies or self.validating_policies or self.calls)
 
     @property
@@ -64,12 +65,12 @@ class Configured:
         return bool(self.mutating_webhooks or self.validating_webhooks)
 
     def admitting(self, surroundings: Surroundings, session: Session | None) -> Admitting:
-        """Return the way of one write through all of it."""
+        """Return an `Admitting` that takes one write through this configuration."""
         return Admitting(self, World(self.catalogue, surroundings), session)
 
 
 class DynamicAdmission:
-    """What is configured, compiled; `refresh` reads it anew. `is_active`: whether there is anything at all."""
+    """The compiled configuration of webhooks and policies. `refresh` reads it again; `is_active`: it is not empty."""
 
     def __init__(self, store: Store, catalogue: Catalogue, calls: Calls) -> None:
         self._store, self._catalogue, self._calls = store, catalogue, calls
@@ -78,7 +79,7 @@ class DynamicAdmission:
         self.is_active = False
 
     def refresh(self) -> None:
-        """Read what is stored; what did not change is not compiled again."""
+        """Read the stored configuration; unchanged objects are not compiled again."""
         known: dict[tuple[str, str], tuple[Record, Any]] = {}
 
         def read(resource: str, make: Callable[[Document], Any]) -> list[Any]:
@@ -106,7 +107,7 @@ class DynamicAdmission:
         self.is_active = self._all.is_any
 
     async def answer(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
-        """Return what webhooks say of what a write waits for. Raises: ApiError when they refuse it."""
+        """Return the webhooks' answer that a pending write waits for. Raises: ApiError when they refuse the write."""
         return await self._calls.answer(pending, deadline_s, traceparent)
 
     async def close(self) -> None:
@@ -119,13 +120,15 @@ class DynamicAdmission:
         return self._catalogue.once("admission", lambda: made)
 
     def status_of(self, policy: Document) -> Document:
-        """Return the status of a ValidatingAdmissionPolicy: what type checking finds."""
+        """Return the status of a ValidatingAdmissionPolicy: the findings of type checking."""
         return status_of(policy, self._catalogue)
 
     def concerning(
         self, operation: str, resource: Resource, requested: Resource, subresource: str
     ) -> Configured | None:
-        """Return what is configured for that operation, None for nothing. `requested`: in the caller's version."""
+        """Return the configuration for that operation; None if there is none. `requested`: the resource in the
+        caller's version.
+        """
         place = (operation, resource.name, requested.version, subresource)
         found = self._concerns.get(place)
         if found is None:
@@ -164,7 +167,9 @@ def _hooks(policies: list[Policy[Any]], bindings: list[tuple[str, Binding]]) -> 
 
 
 class Admitting:
-    """One write on its way through what is configured for it; `warnings` and `audit` collect what is said of it."""
+    """One write on its way through its configuration; `warnings` and `audit` collect what policies and webhooks
+    report.
+    """
 
     def __init__(self, concern: Configured, world: World, session: Session | None) -> None:
         self._concern, self._world, self._session = concern, world, session
@@ -172,9 +177,9 @@ class Admitting:
         self.audit: dict[str, str] = {}
 
     def mutate(self, found: Attributes, complete: Complete) -> Document | None:
-        """Return what policies and webhooks make of the object; None where there is none.
+        """Return the object as policies and webhooks changed it; None for a request without an object.
 
-        Raises: ApiError when the request is refused, Pending when webhooks were not asked yet.
+        Raises: ApiError when the request is refused, Pending when webhooks were not called yet.
         """
         policies = self._concern.mutating_policies if found.object is not None else ()
         before = found.object
@@ -206,7 +211,7 @@ class Admitting:
         return self._said(found_answer)
 
     def examine(self, found: Attributes) -> None:
-        """Return when nothing refuses the write as it will be committed. Raises: ApiError, Pending."""
+        """Check the write as it will be committed; return if nothing refuses it. Raises: ApiError, Pending."""
         if self._concern.validating_policies:
             outcome = examine(self._concern.validating_policies, found, self._world)
             self.warnings += outcome.warnings

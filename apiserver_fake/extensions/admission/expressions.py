@@ -1,7 +1,8 @@
-"""Expressions of webhooks and admission policies: what they are compiled against, and one evaluation's budget. Pure.
+"""Expressions of webhooks and admission policies: their declarations for compiling, and one evaluation's
+budget. Pure.
 
-`object`, `oldObject` and `params` have no declared type; `request` and `namespaceObject` have. `variables.NAME` is
-evaluated when it is first used, and what it costs is charged to the expression that used it.
+`object`, `oldObject` and `params` have no declared type; `request` and `namespaceObject` have one.
+`variables.NAME` is evaluated when it is first used, and its cost is charged to the expression that used it.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/cel/compile.go, condition.go,
 composition.go, staging/src/k8s.io/apiserver/pkg/apis/cel/config.go; KEP-3488; KEP-3962.
@@ -26,7 +27,7 @@ from services.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, ob
 from services.cel.values import Uint, register, value_of
 
 BUDGET, CONDITIONS_BUDGET = 10_000_000, 2_500_000
-"""What all expressions of one policy, and all its match conditions, may cost for one request."""
+"""Cost limits of one request: for all expressions of one policy, and for all its match conditions."""
 CALL_LIMIT: Final = 1_000_000
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 
@@ -83,11 +84,11 @@ _OBJECTS: Final[Mapping[str, Mapping[str, Type]]] = {
 
 OBJECT, PATCH = object_of("Object"), object_of("JSONPatch")
 _CREATED: Final = re.compile(r"\bObject(?:\.[A-Za-z_][A-Za-z0-9_]*)*(?=\s*\{)")
-"""The types of objects that an expression creates: `Object.spec.template{…}`."""
+"""Pattern of the object types that an expression creates: `Object.spec.template{…}`."""
 
 
 class _AnyField(dict[str, Type]):
-    """The fields of an object of which nothing is declared."""
+    """The fields of an object without declared fields: each has the dynamic type."""
 
     def get(self, name: str, default: Any = None) -> Type:
         return DYN
@@ -118,11 +119,11 @@ def _escaped_key(key: str) -> str:
 
 
 class MutationError(ValueError):
-    """What an expression yields cannot change an object; the text is upstream's."""
+    """The result of an expression cannot change an object; the text is upstream's."""
 
 
 def plain(value: Any, path: str = "Object") -> Any:
-    """Return an expression's value as JSON. Raises: MutationError for an object of another field's type."""
+    """Return an expression's value as JSON. Raises: MutationError for an object whose type is that of another field."""
     match value:
         case Created():
             if value.name != path and path:
@@ -146,7 +147,7 @@ def plain(value: Any, path: str = "Object") -> Any:
 
 
 class Broken(str):
-    """Why an expression has no program."""
+    """The reason why an expression could not be compiled."""
 
     __slots__ = ()
 
@@ -197,16 +198,20 @@ def _mutations(created: tuple[str, ...]) -> Library:
 
 
 class Compiler:
-    """Compiles the expressions of one policy or webhook; each variable can be used by what follows it."""
+    """Compiles the expressions of one policy or webhook. Later expressions can use the variables compiled
+    before them.
+    """
 
     def __init__(self, *, has_params: bool, declared: Declared | None = None) -> None:
-        """`declared`: the type of objects, for checking; None: anything, as it is at a request."""
+        """Start without variables. `declared`: the objects' type, for type checking; None: any type, as at a
+        request.
+        """
         self._has_params, self._declared = has_params, declared
         self._types: dict[str, Type] = {}
         self.variables: dict[str, tuple[str, Compiled]] = {}
 
     def variable(self, name: str, expression: str) -> Compiled:
-        """Compile a variable and make it known."""
+        """Compile a variable and declare it for later expressions."""
         program = self.compiled(expression)
         self.variables[name] = (expression, program)
         self._types[name] = program.type if isinstance(program, Program) else DYN
@@ -215,7 +220,7 @@ class Compiler:
     def compiled(
         self, expression: str, *wanted: Type, has_authorizer: bool = True, is_mutation: bool = False
     ) -> Compiled:
-        """Return the program, or why there is none. `wanted`: the types that it may yield; none: any."""
+        """Return the program, or a `Broken` with the reason. `wanted`: the accepted result types; empty: any."""
         created = ("Object", *sorted(set(_CREATED.findall(expression)) - {"Object"})) if is_mutation else ()
         known = tuple(self._types.items())
         if self._declared is None:
@@ -260,18 +265,18 @@ class _Lazy(dict[str, Any]):
 
 
 class ExpressionError(ValueError):
-    """An expression has no value for a request; the text is upstream's."""
+    """The evaluation of an expression failed for a request; the text is upstream's."""
 
 
 class OutOfBudget(ExpressionError):
-    """The expressions of a policy together cost more than they may."""
+    """The expressions of a policy together exceed its cost budget."""
 
     def __init__(self) -> None:
         super().__init__(OUT_OF_BUDGET)
 
 
 class Evaluation:
-    """The expressions of one policy for one request, with what they have left to spend."""
+    """The evaluation of one policy's expressions for one request, with the remaining budget."""
 
     def __init__(
         self, inputs: Mapping[str, Any], variables: Mapping[str, tuple[str, Compiled]], budget: int = BUDGET
@@ -284,7 +289,7 @@ class Evaluation:
         self._left -= cost
 
     def value(self, expression: str, program: Compiled) -> Any:
-        """Return what an expression yields. Raises: ExpressionError, OutOfBudget."""
+        """Return the result of an expression. Raises: ExpressionError, OutOfBudget."""
         if isinstance(program, Broken):
             raise ExpressionError(f"compilation error: {program}")
         value, error, cost = program.outcome(self._inputs)
@@ -316,7 +321,7 @@ def conditions_of(holder: Document, compiler: Compiler) -> tuple[Condition, ...]
 
 
 def are_met(conditions: Sequence[Condition], inputs: Mapping[str, Any]) -> bool:
-    """Whether all conditions are true; a false one decides, whatever fails beside it. Raises: ExpressionError."""
+    """Whether all conditions are true. A false condition decides, even when others fail. Raises: ExpressionError."""
     if not conditions:
         return True
     evaluation = Evaluation(inputs, {}, CONDITIONS_BUDGET)
@@ -344,7 +349,7 @@ _SHOWN: Final = frozenset(
 
 
 def namespace_object(namespace: Document | None) -> Document | None:
-    """Return what `namespaceObject` is: the fields of a namespace that expressions may read."""
+    """Return the value of `namespaceObject`: the fields of a namespace that expressions may read."""
     if namespace is None:
         return None
     meta = namespace["metadata"].items()

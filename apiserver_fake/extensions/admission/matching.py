@@ -1,8 +1,8 @@
-"""Which requests webhooks and admission policies are for: rules and selectors. Pure.
+"""Matching of requests with webhooks and admission policies: rules and selectors. Pure.
 
-A rule names operations, groups, versions and resources (`pods`, `pods/log`, `pods/*`, `*/scale`, `*`, `*/*`). With
-match policy Equivalent a rule that names another served version of a kind matches, too, and objects come in that
-version. Webhooks and policies are never for the kinds that configure admission.
+A rule names operations, groups, versions and resources (`pods`, `pods/log`, `pods/*`, `*/scale`, `*`, `*/*`).
+With match policy Equivalent a rule that names another served version of a kind matches, too, and objects are
+passed in that version. Webhooks and policies never match the kinds that configure admission.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/predicates,
 staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/matching/matching.go.
@@ -22,7 +22,7 @@ from services.api.selectors import Selector, from_label_selector
 
 @dataclass(frozen=True)
 class Rule:
-    """Operations on resources; `names`: of which objects, () for all."""
+    """Operations on resources. `names`: names of the objects that match; () for all."""
 
     operations: frozenset[str]
     groups: frozenset[str]
@@ -44,7 +44,7 @@ class Rule:
         return cls(among("operations"), among("apiGroups"), among("apiVersions"), resources, scope, names)
 
     def covers(self, operation: str, resource: Resource, subresource: str) -> bool:
-        """Whether the rule is about that operation on that version of a resource."""
+        """Whether the rule covers that operation on that version of a resource."""
         return (
             (operation in self.operations or "*" in self.operations)
             and (resource.group in self.groups or "*" in self.groups)
@@ -59,9 +59,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class Match:
-    """What a webhook, a policy or a binding says of the requests it is for.
+    """The match criteria of a webhook, a policy or a binding.
 
-    `rules` None: all of them, which is what a binding without rules means.
+    `rules` None: every request matches, which is the meaning of a binding without rules.
     """
 
     rules: tuple[Rule, ...] | None
@@ -72,7 +72,7 @@ class Match:
 
     @classmethod
     def of(cls, document: Document, rules: str, *, excluded: str = "", are_optional: bool = False) -> Match:
-        """Read a webhook or MatchResources; `rules`, `excluded`: the names of its lists of rules."""
+        """Read a webhook or MatchResources; `rules`, `excluded`: names of the fields that hold the lists of rules."""
         found = tuple(Rule.of(each) for each in document.get(rules) or ())
         return cls(
             rules=None if are_optional and not found else found,
@@ -85,11 +85,15 @@ class Match:
     def covering(
         self, operation: str, requested: Resource, subresource: str, versions: Sequence[Resource]
     ) -> Resource | None:
-        """Return the version in which a rule covers the operation; whether the object is meant is `matches`'."""
+        """Return the version in which a rule covers the operation. The object's names, labels and namespace are
+        checked by `matches`.
+        """
         return _covering(self.rules, self.is_exact, operation, requested, subresource, versions)
 
     def matches(self, found: Attributes, versions: Sequence[Resource], labels: Labels) -> Resource | None:
-        """Return the version in which the request is matched, None when it is not. `labels`: those of a namespace."""
+        """Return the version in which the request matches; None if it does not. `labels`: returns a namespace's
+        labels.
+        """
         if not self._selects_namespace(found, labels) or not self._selects_object(found):
             return None
         excluded = self._among(self.excluded, found, versions) if self.excluded else None

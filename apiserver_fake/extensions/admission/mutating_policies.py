@@ -1,7 +1,8 @@
-"""MutatingAdmissionPolicy: expressions that change an object, as apply configurations or JSON patches. Pure.
+"""MutatingAdmissionPolicy: expressions that change an object, as apply configurations or JSON patches.
+Pure.
 
-An apply configuration is merged as the object's schema says, and may not set an atomic list, map or struct, of which it
-would take away what it does not name. A JSON patch whose `test` fails changes nothing.
+An apply configuration is merged as the object's schema says. It may not set an atomic list, map or struct,
+because that would remove the members it does not name. A JSON patch whose `test` fails changes nothing.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/mutating/dispatcher.go,
 patch/smd.go, patch/json_patch.go; KEP-3962.
@@ -54,15 +55,18 @@ class Mutation:
 
 @dataclass(frozen=True)
 class Mutating:
-    """The expressions of a policy that mutates."""
+    """The compiled expressions of a mutating policy."""
 
     mutations: tuple[Mutation, ...]
 
 
 @dataclass
 class Mutated:
-    """What became of an object. `object`: the newest; `again`: evaluations to be done again if anything else changed
-    it, `due`: those that what changed since makes due."""
+    """The result of mutation. `object`: the object after the last change.
+
+    `again`: evaluations to repeat if something else changes the object. `due`: those to repeat because the object
+    has already changed after them.
+    """
 
     object: Document
     again: dict[Key, None] = field(default_factory=dict)
@@ -88,7 +92,8 @@ def mutate(
     complete: Complete,
     only: Container[Key] | None = None,
 ) -> Mutated:
-    """Return what the policies make of a request's object. `only`: the evaluations of a reinvocation.
+    """Return the request's object as the policies change it. `only`: the keys of evaluations to repeat, in a
+    reinvocation.
 
     Raises: ApiError when a policy that does not ignore errors fails.
     """
@@ -198,7 +203,9 @@ def _atomics(value: Any, shape: Shape, path: str) -> Iterator[str]:
 
 
 def merged(live: Any, wanted: Any, shape: Shape) -> Any:
-    """Return `live` with everything that `wanted` names: objects member by member, lists as their schema says."""
+    """Return `live` merged with every field that `wanted` names: objects member by member, lists as their
+    schema says.
+    """
     if isinstance(wanted, dict) and not shape.is_atomic:
         base = dict(live) if isinstance(live, dict) else {}
         for name, each in wanted.items():

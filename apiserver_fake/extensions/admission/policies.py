@@ -1,11 +1,13 @@
-"""Admission policies and their bindings, compiled: what is alike in those that validate and those that mutate. Pure.
+"""Compiled admission policies and their bindings: the part that validating and mutating policies share.
+Pure.
 
-A policy acts through bindings: each may narrow it, and names the parameters it gets. It is evaluated once for each
-parameter; a parameter that is not there is an error or no reason to evaluate anything, as the binding says. Errors of
-a policy's configuration do what its `failurePolicy` says.
+A policy acts through bindings. Each binding may narrow it, and names its parameters. The policy is evaluated
+once for each parameter. The binding says whether a missing parameter is an error or skips the evaluation. An
+error in the policy's configuration is handled as its `failurePolicy` says.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go,
-policy_source.go; KEP-3488; KEP-3962.
+Source: kubernetes/kubernetes
+staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go, policy_source.go;
+KEP-3488; KEP-3962.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class ConfigurationError(ValueError):
 
 @dataclass(frozen=True)
 class World:
-    """What expressions may look at besides the request: kinds, stored objects, and who may do what."""
+    """The state that expressions may read besides the request: kinds, stored objects, and authorization."""
 
     catalogue: Catalogue
     around: Surroundings
@@ -55,7 +57,7 @@ class World:
         return self.catalogue.shape_of(kind.api_version, kind.kind)
 
     def inputs(self, found: Attributes, matched: Resource, params: Document | None) -> dict[str, Any]:
-        """Return the variables of expressions, objects in the version that was matched. Raises: ConfigurationError."""
+        """Return the variables of expressions, with objects in the matched version. Raises: ConfigurationError."""
         namespace = found.namespace if found.resource.name != NAMESPACES else ""
         objects = [found.object, found.old]
         if matched is not found.resource:
@@ -80,7 +82,7 @@ class World:
         }
 
     def as_matched(self, found: Attributes, document: Document | None, matched: Resource) -> Document | None:
-        """Return a stored object in the version that was matched. Raises: ConfigurationError, Unanswered."""
+        """Return a stored object in the matched version. Raises: ConfigurationError, Unanswered."""
         served = self.served(found.resource, matched)
         if document is None or served is None or found.subresource not in ("", "status"):
             return document
@@ -104,7 +106,7 @@ class World:
             raise ConfigurationError(f"failed to convert object version: {error.message}") from None
 
     def served(self, resource: Resource, matched: Resource) -> ServedVersion | None:
-        """Return the version that was matched, None when objects are stored in it."""
+        """Return the served version of the match; None if it is the version in which objects are stored."""
         versions = self.catalogue.kind(resource.name).versions
         return next((each for each in versions if each.resource is matched and each.from_stored is not None), None)
 
@@ -125,7 +127,7 @@ _FIRST: Final = ("resourceRules", "excludeResourceRules")
 
 @dataclass(frozen=True)
 class Policy(Generic[T]):
-    """A policy with its expressions compiled; `own` are those of its kind."""
+    """A policy with its compiled expressions; `own`: the expressions of its kind (validating or mutating)."""
 
     name: str
     match: Match
@@ -147,7 +149,9 @@ class Hook(Generic[T]):
 
 @dataclass(frozen=True)
 class Invocation(Generic[T]):
-    """One evaluation of a policy; `error`: why there can be none. `params`: what it gets, None for nothing."""
+    """One evaluation of a policy. `error`: why it cannot be evaluated. `params`: the parameter object; None for
+    none.
+    """
 
     policy: Policy[T]
     binding: Binding | None
@@ -157,7 +161,7 @@ class Invocation(Generic[T]):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What makes it the same evaluation when it is done again."""
+        """The identity of the evaluation, by which a reinvocation recognizes it."""
         meta = (self.params or {}).get("metadata") or {}
         binding = self.binding.name if self.binding is not None else ""
         return self.policy.name, binding, str(meta.get("namespace", "")), str(meta.get("name", ""))
@@ -197,7 +201,7 @@ def bound(document: Document) -> Binding:
 
 
 def invocations(hooks: Iterable[Hook[T]], found: Attributes, world: World) -> Iterator[Invocation[T]]:
-    """Yield the evaluations that a request needs, match conditions aside."""
+    """Yield the evaluations that a request needs, before match conditions are evaluated."""
     versions = world.versions(found.resource)
     for hook in hooks:
         policy = hook.policy
@@ -272,7 +276,7 @@ def _params(ref: Document | None, kind: Resource | None, namespace: str, world: 
 
 
 def refusal(found: Attributes, text: str, reason: str, code: int, causes: list[Document]) -> ApiError:
-    """Return upstream's `NewForbidden` with another reason and code."""
+    """Return an error with upstream's `NewForbidden` text, but with another reason and code."""
     resource = found.requested
     details: Document = {"name": found.name, "kind": resource.plural, "causes": causes}
     if resource.group:

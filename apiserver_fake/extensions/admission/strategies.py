@@ -1,7 +1,7 @@
-"""Webhook configurations, admission policies and their bindings: defaults, and what is refused when they are written.
+"""Write rules of webhook configurations, admission policies and their bindings: defaults and validation.
 
-Every expression is compiled as it will be evaluated, so that one that cannot be is refused here. The generation of a
-webhook configuration counts changes of its webhooks.
+Every expression is compiled as it will be evaluated, so that a broken expression is refused here. The
+generation of a webhook configuration counts changes of its webhooks.
 
 Source: kubernetes/kubernetes pkg/apis/admissionregistration/validation/validation.go,
 pkg/apis/admissionregistration/v1/defaults.go, staging/src/k8s.io/apiserver/pkg/util/webhook/validation.go.
@@ -40,7 +40,7 @@ FAILURE_POLICIES, MATCH_POLICIES = ("Fail", "Ignore"), ("Equivalent", "Exact")
 REINVOCATIONS, REASONS = ("IfNeeded", "Never"), ("Forbidden", "Invalid", "RequestEntityTooLarge")
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 MUTATED = ("*", "CONNECT", "CREATE", "UPDATE")
-"""Operations that a mutating policy may be for: what is deleted is not changed."""
+"""Operations that a mutating policy may match; DELETE is not among them, since it changes no object."""
 REVIEW_VERSIONS = ("v1", "v1beta1")
 NO_SIDE_EFFECTS = ("None", "NoneOnDryRun")
 CONDITIONS_MAX, ANNOTATIONS_MAX, VALUE_EXPRESSION_MAX = 64, 20, 5 * 1024

@@ -1,10 +1,11 @@
-"""Type checking of a ValidatingAdmissionPolicy's expressions against the kinds it names: `status.typeChecking`. Pure.
+"""Type checking of a ValidatingAdmissionPolicy's expressions against the kinds it names:
+`status.typeChecking`. Pure.
 
-What is found are warnings: at a request an expression meets the object as it is. Rules with wildcards name no kind, and
-at most ten kinds are checked.
+The findings are only warnings, because at a request an expression is evaluated on the actual object. Rules with
+wildcards name no kind, and at most ten kinds are checked.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/typechecking.go;
-KEP-3488 "Type checking".
+Source: kubernetes/kubernetes
+staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/typechecking.go; KEP-3488 "Type checking".
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _COMPILATION: Final = "compilation failed: "
 
 
 def status_of(policy: Document, catalogue: Catalogue) -> Document:
-    """Return the status of a policy as it is now."""
+    """Return the current status of a policy."""
     spec = policy.get("spec") or {}
     kinds = list(_kinds(spec, catalogue))[:TYPES_MAX]
     found: list[Document] = []

@@ -1,5 +1,5 @@
-"""ValidatingAdmissionPolicy: the validations of every bound policy are evaluated, and what failed is denied, warned of
-or noted for the audit. Pure.
+"""ValidatingAdmissionPolicy: evaluates the validations of every bound policy. A failed validation denies
+the request, adds a warning or an audit annotation. Pure.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go,
 validator.go; KEP-3488.
@@ -38,7 +38,7 @@ _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge":
 
 @dataclass(frozen=True)
 class Validation:
-    """One expression that must be true, and what is said when it is not."""
+    """One expression that must be true, and the message when it is not."""
 
     expression: str
     program: Compiled
@@ -59,7 +59,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Validating:
-    """The expressions of a policy that validates."""
+    """The compiled expressions of a validating policy."""
 
     validations: tuple[Validation, ...]
     annotations: tuple[Annotation, ...]
@@ -74,7 +74,9 @@ class _Failure:
 
 @dataclass
 class Outcome:
-    """What the policies say of one request: `denied` in the order they said it, warnings, and audit annotations."""
+    """The policies' result for one request: denials in the order of evaluation (`denied`), warnings, audit
+    annotations.
+    """
 
     denied: list[tuple[Policy[Validating], Binding | None, _Failure]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -105,7 +107,7 @@ def _validation(document: Document, compiler: Compiler) -> Validation:
 
 
 def examine(hooks: Iterable[Hook[Validating]], found: Attributes, world: World) -> Outcome:
-    """Return what the policies say of a request."""
+    """Return the policies' result for a request."""
     outcome = Outcome()
     annotations: dict[str, list[str]] = {}
     for each in invocations(hooks, found, world):
@@ -211,7 +213,7 @@ def _message(validation: Validation, evaluation: Evaluation) -> str:
 
 
 def denial(outcome: Outcome, found: Attributes) -> ApiError | None:
-    """Return the refusal of a request that policies deny, None for one that they do not."""
+    """Return the refusal of a request that policies deny; None if they allow it."""
     if not outcome.denied:
         return None
     policy, binding, failure = outcome.denied[0]

@@ -1,8 +1,9 @@
-"""Calls admission webhooks: over HTTPS, one after the other those that mutate, all at once those that validate.
+"""Calls admission webhooks over HTTPS: mutating webhooks one after the other, validating webhooks
+concurrently.
 
-A Service is reached at its ready endpoints; its emulated pods listen nowhere, so what is reached is an address outside
-of the mesh, or `localhost` as an ExternalName. A simulation has no network: there each call fails, and the webhook's
-failure policy decides.
+A Service is called at its ready endpoints. Its emulated pods listen nowhere, so a callable address is outside
+the mesh, or `localhost` as an ExternalName. A simulation has no network: there every call fails, and the
+webhook's failure policy decides.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/{mutating,validating}/
 dispatcher.go, staging/src/k8s.io/apiserver/pkg/util/webhook/client.go,
@@ -48,7 +49,9 @@ _LATE = "request did not complete within requested timeout"
 
 @dataclass(frozen=True)
 class Address:
-    """Where a webhook is: `url` as errors name it, `connect` as it is reached, `name` as its certificate has it."""
+    """The address of a webhook. `url`: as errors show it; `connect`: URL to connect to; `name`: name in its
+    certificate.
+    """
 
     url: str
     connect: str
@@ -59,12 +62,12 @@ class Post(Protocol):
     """Sends a review and returns the body of the answer. Raises: CallError."""
 
     async def __call__(self, webhook: Webhook, body: bytes, timeout_s: float, traceparent: str, /) -> bytes:
-        """Return the body of the answer. `traceparent`: of the request that waits for it."""
+        """Return the body of the answer. `traceparent`: that of the request that waits for the call."""
         ...
 
 
 class WebhookCalls:
-    """Puts to webhooks what a write waits for. `new_uid` names reviews."""
+    """Calls the webhooks that a pending write waits for. `new_uid`: returns the uid of a review."""
 
     def __init__(self, post: Post, now: Callable[[], float], new_uid: Callable[[], str]) -> None:
         self._post, self._now, self._new_uid = post, now, new_uid
@@ -75,7 +78,9 @@ class WebhookCalls:
             await self._post.close()
 
     async def answer(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
-        """Return what the webhooks say. Raises: ApiError when one denies the request, or failed and may not."""
+        """Return the webhooks' answer. Raises: ApiError when one denies the request, or fails with failurePolicy
+        Fail.
+        """
         return await (self._mutated if pending.is_mutating else self._examined)(pending, deadline_s, traceparent)
 
     async def _mutated(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
@@ -183,7 +188,7 @@ def shown_timeout(timeout_s: float) -> str:
 
 
 def address_of(webhook: Webhook, store: Store) -> Address:
-    """Return where a webhook is reached. Raises: CallError for a Service that leads nowhere."""
+    """Return the address of a webhook. Raises: CallError for a Service that cannot be resolved."""
     client = webhook.client
     if client.get("url"):
         return Address(client["url"], client["url"])
@@ -208,7 +213,7 @@ async def unreachable(webhook: Webhook, body: bytes, timeout_s: float, tracepare
 
 
 class HttpsPost:
-    """Sends reviews over HTTPS, each as a CLIENT span; each authority's connections are kept. `close` ends them."""
+    """Sends reviews over HTTPS, each as a CLIENT span; connections are kept per authority. `close` ends them."""
 
     def __init__(self, store: Store, tracer: Tracer) -> None:
         self._store, self._tracer = store, tracer
@@ -222,7 +227,7 @@ class HttpsPost:
             self._session = None
 
     async def __call__(self, webhook: Webhook, body: bytes, timeout_s: float, traceparent: str, /) -> bytes:
-        """Send a review. Raises: CallError with Go's words for what went wrong."""
+        """Send a review. Raises: CallError with Go's text for the error."""
         address = address_of(webhook, self._store)
         with http_call(self._tracer, "POST", address.url, traceparent) as call:
             return await self._send(webhook, address, body, timeout_s, call)

@@ -1,10 +1,11 @@
-"""Admission webhooks as values: what is configured, what is sent, what an answer means, what a write was answered.
+"""Admission webhooks as values: their configuration, the reviews sent, the meaning of answers, and recorded
+answers.
 
 Upstream's plugins MutatingAdmissionWebhook and ValidatingAdmissionWebhook.
 
-A webhook is called before its write enters the commit, about the object as it would become; the answers are kept in
-the write's `sessions.Session`, and count in the commit only for exactly that object: when another writer came in
-between, the webhooks are called again. Nothing here waits or calls.
+A webhook is called before its write enters the commit, with the object as the write would leave it. The answers
+are kept in the write's `sessions.Session`. In the commit they only count for exactly that object: if another
+writer came in between, the webhooks are called again. Nothing here waits or calls.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/generic/webhook.go,
 mutating/dispatcher.go, request/admissionreview.go, errors/statuserror.go.
@@ -37,7 +38,7 @@ _V1: Final = "admission.k8s.io/v1"
 
 @dataclass(frozen=True)
 class Webhook:
-    """One configured webhook. `place`: where it stands in its configuration."""
+    """One configured webhook. `place`: its index in its configuration."""
 
     configuration: str
     place: int
@@ -53,11 +54,11 @@ class Webhook:
 
     @property
     def key(self) -> Key:
-        """What makes it the same webhook in a reinvocation."""
+        """The identity of the webhook, by which a reinvocation recognizes it."""
         return self.configuration, self.name, self.place
 
     def should_be_called(self, found: Attributes, world: World) -> Resource | None:
-        """Return the version in which the request concerns the webhook, None when it does not.
+        """Return the version in which the request matches the webhook; None if it does not.
 
         Raises: Forbidden when a match condition fails and the webhook does not ignore failures.
         """
@@ -95,23 +96,27 @@ def _webhook(configuration: str, place: int, document: Document) -> Webhook:
 
 
 class CallError(Exception):
-    """A webhook could not be called, or answered wrongly; its failure policy decides. The text is upstream's."""
+    """A webhook could not be called, or answered wrongly. Its failure policy decides the outcome. The text is
+    upstream's.
+    """
 
 
 def failure(webhook: Webhook, error: CallError) -> ApiError:
-    """Return what a request is refused with when a webhook that may not fail did."""
+    """Return the refusal of a request whose webhook failed with failurePolicy Fail."""
     text = f'failed calling webhook "{webhook.name}": {error}'
     return ApiError(f"Internal error occurred: {text}", details={"causes": [{"message": text}]})
 
 
 def check_dry_run(webhook: Webhook, found: Attributes) -> None:
-    """Return when the webhook may be called for this request. Raises: BadRequest for a dry run that it would act on."""
+    """Check that the webhook may be called for this request. Raises: BadRequest for a dry run if it has side
+    effects.
+    """
     if found.request.dry_run and webhook.side_effects not in NO_SIDE_EFFECTS:
         raise BadRequest(f'admission webhook "{webhook.name}" does not support dry run')
 
 
 def review(webhook: Webhook, found: Attributes, matched: Resource, world: World, uid: str) -> Document:
-    """Return the AdmissionReview that is sent. Raises: CallError."""
+    """Return the AdmissionReview to send. Raises: CallError."""
     version = next((each for each in webhook.versions if each in ("v1", "v1beta1")), "")
     if not version:
         supported = " ".join(webhook.versions)
@@ -132,7 +137,7 @@ def review(webhook: Webhook, found: Attributes, matched: Resource, world: World,
 
 @dataclass(frozen=True)
 class Reply:
-    """What a webhook answered: whether it allows the request, how it changes the object, and what it says."""
+    """A webhook's answer: whether it allows the request, its patch, its status, warnings and audit annotations."""
 
     is_allowed: bool
     status: Document
@@ -142,7 +147,7 @@ class Reply:
 
 
 def read(body: bytes, uid: str, version: str, *, is_mutating: bool) -> Reply:
-    """Read an answer. Raises: CallError naming what is wrong with it."""
+    """Decode a webhook's answer. Raises: CallError naming the error."""
     try:
         document = json.loads(body) if body else None
     except (ValueError, RecursionError) as error:
@@ -222,7 +227,7 @@ STATUS_MAX = 999
 
 
 def rejection(webhook: Webhook, reply: Reply) -> ApiError:
-    """Return the refusal of a request that a webhook denies: its own Status, which is a failure in any case."""
+    """Return the refusal of a request that a webhook denies: the webhook's own Status, always with status Failure."""
     status = reply.status
     head = f'admission webhook "{webhook.name}" denied the request'
     said = status.get("message") or status.get("reason")
@@ -242,7 +247,9 @@ def rejection(webhook: Webhook, reply: Reply) -> ApiError:
 
 
 def patched(webhook: Webhook, reply: Reply, found: Attributes, matched: Resource, world: World) -> Document | None:
-    """Return the object, in its stored version, as a webhook changes it. Raises: ApiError for an unfit patch."""
+    """Return the object after the webhook's patch, in its stored version. Raises: ApiError if the patch cannot
+    be applied.
+    """
     if not reply.patch:
         return found.object
     if found.object is None:

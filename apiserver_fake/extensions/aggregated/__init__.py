@@ -1,1 +1,1 @@
-"""What other servers would answer through the aggregation layer: metrics of nodes, pods and anything else."""
+"""The answers of aggregated API servers, computed here: metrics of nodes, pods and other objects."""

@@ -1,6 +1,7 @@
-"""The answers of the aggregated APIs: a computed object, a list of them, or why there is none. Pure.
+"""The answers of the aggregated APIs: a computed object, a list of computed objects, or an error. Pure.
 
-Refusals have the texts of metrics-server and of `kubernetes-sigs/custom-metrics-apiserver` (`pkg/provider/errors.go`).
+Refusals have the texts of metrics-server and of `kubernetes-sigs/custom-metrics-apiserver`
+(`pkg/provider/errors.go`).
 """
 
 from collections.abc import Container, Mapping
@@ -45,16 +46,16 @@ COMPONENTS = {
     "etcd-0": ("", 2379),
     "scheduler": (SCHEDULER.user, 10259),
 }
-"""The parts of a control plane by their names in ComponentStatus: as whom each calls, and its port of health checks."""
+"""Control plane components by their names in ComponentStatus: the user each calls as, and its health check port."""
 _OBJECT = msgspec.json.Decoder(AnyObject)
 
 
 def answer(
     request: Request, store: Store, wall_s: float, watching: Container[str] = (), usages: UsageDocuments | None = None
 ) -> Response:
-    """Return the answer to a get or list of what is computed.
+    """Return the answer to a get or list of a computed resource.
 
-    `watching`: the users whose watches are open. `usages`: what KWOK's documents say that pods use.
+    `watching`: the users whose watches are open. `usages`: resource usage of pods as KWOK's documents state it.
 
     Raises: NotFound, BadRequest for a selector or scope, MethodNotAllowed for any other verb.
     """

@@ -1,10 +1,11 @@
-"""The API server's own controllers of APIServices: those that it keeps itself, and whether the others can be reached.
+"""The API server's own controllers of APIServices: they register its group versions and set the others'
+Available condition.
 
-A built-in group version has one from the start (`automanaged: onstart`): as the server starts it is put right, and
-afterwards it is its owner's. A group version of definitions has one as long as a definition serves it (`"true"`).
-Requests are not forwarded to extension API servers: an APIService with a Service is available where this server serves
-the group version itself, and says why not otherwise. Source: upstream
-`staging/src/k8s.io/kube-aggregator/pkg/controllers/autoregister`,
+A built-in group version has an APIService from the start (`automanaged: onstart`). The server corrects it when
+it starts; afterwards it belongs to its owner. A group version of CustomResourceDefinitions has one as long as a
+definition serves it (`"true"`). Requests are not forwarded to extension API servers: an APIService with a
+Service is available if this server serves the group version itself; otherwise its condition says why not.
+Source: upstream `staging/src/k8s.io/kube-aggregator/pkg/controllers/autoregister`,
 `staging/src/k8s.io/kube-aggregator/pkg/controllers/status/remote`,
 `pkg/controlplane/controller/crdregistration`.
 """
@@ -31,10 +32,10 @@ from services.api.wire import Api, Request, WatchEvent, WatchRequest
 MANAGED = "kube-aggregator.kubernetes.io/automanaged"
 ON_START, ALWAYS = "onstart", "true"
 OF_DEFINITIONS = (1000, 100)
-"""The priorities of the group and the version where a definition serves it."""
+"""Priorities of the group and of the version, for a group version that a CustomResourceDefinition serves."""
 RESYNC_S = 30.0
 TAKEN_AT_ONCE = 50
-"""Events of one batch between two turns of others."""
+"""Number of events of one batch that are processed before other tasks get a turn."""
 SERVICES, SLICES = "services", "endpointslices.discovery.k8s.io"
 BOOKMARK, ERROR = "BOOKMARK", "ERROR"
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -67,10 +68,11 @@ PRIORITIES: Mapping[tuple[str, str], tuple[int, int]] = {
     ("custom.metrics.k8s.io", "v1beta2"): (100, 200),
     ("external.metrics.k8s.io", "v1beta1"): (100, 100),
 }
-"""The priorities of the group and the version by group version. Source: upstream
-`pkg/controlplane/apiserver/aggregator.go`, `cmd/kube-apiserver/app/aggregator.go`."""
+"""Priorities of the group and of the version, by built-in group version. Source: upstream
+`pkg/controlplane/apiserver/aggregator.go`, `cmd/kube-apiserver/app/aggregator.go`.
+"""
 ITSELF = ("apiregistration.k8s.io", "v1")
-"""The group version that the aggregator serves itself has none, as upstream."""
+"""The group version that the aggregator serves itself. It has no APIService, as in upstream."""
 
 log = structlog.get_logger()
 
@@ -81,7 +83,7 @@ def name_of(group: str, version: str) -> str:
 
 
 def a_service(group: str, version: str, priorities: tuple[int, int], managed: str) -> Document:
-    """Return the APIService that the server keeps for a group version that it serves."""
+    """Return the APIService that the server keeps for a group version it serves."""
     spec = {"group": group, "version": version, "groupPriorityMinimum": priorities[0], "versionPriority": priorities[1]}
     meta = {"name": name_of(group, version), "labels": {MANAGED: managed}}
     return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": meta, "spec": spec}
@@ -131,8 +133,8 @@ class _Registered:
 class ApiServiceController:
     """Keeps the APIServices of this server and the conditions of all others; `run` never returns.
 
-    `built_in`: the group versions that are served whatever is defined; `definitions`: those of the others. `is_served`:
-    whether one is served at present.
+    `built_in`: group versions that are always served. `definitions`: the CustomResourceDefinitions, for all other
+    group versions. `is_served`: whether a group version is served at present.
     """
 
     def __init__(
@@ -154,7 +156,9 @@ class ApiServiceController:
         self._wake = asyncio.Event()
 
     async def register_built_in(self) -> None:
-        """Create and put right what belongs to built-in group versions; remove what did once. Raises: ApiError."""
+        """Create or correct the APIServices of built-in group versions, and delete those of former ones. Raises:
+        ApiError.
+        """
         stored = self._store.select(API_SERVICES, Selection()).records
         for name in sorted({*self._built_in, *(record.name for record in stored)}):
             try:
@@ -164,7 +168,7 @@ class ApiServiceController:
                     raise
 
     async def run(self) -> None:
-        """Follow what changes, until cancelled."""
+        """Watch APIServices, CustomResourceDefinitions, Services and EndpointSlices, and sync, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(API_SERVICES))
             group.create_task(self._follow(DEFINITIONS))

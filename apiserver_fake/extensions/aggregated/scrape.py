@@ -1,12 +1,12 @@
-"""What pods and nodes used at the last scrape: the emulated usage, sampled every 15 s. Pure.
+"""Usage of pods and nodes at the last scrape: the emulated usage, sampled every 15 s. Pure.
 
-What an emulated container uses is described in its pod's annotations and counted from its start, which its status has.
-Metrics are scraped from kubelets: those of a node whose Lease was not renewed in the window are not there. A pod has
-metrics while it runs, and once none of its running containers started within the window. What a workload's
-`keplab.dev/load` describes is divided evenly among its ready pods: resources are added to the first container of
-each, other names are custom metrics of the pod. Where annotations of keplab's do not say what a pod uses, KWOK's
-ResourceUsages may.
-Source: upstream `kubernetes-sigs/metrics-server` `pkg/storage`, `pkg/api`; decision 0029.
+A container's emulated usage is described in its pod's annotations and counted from the start time in its
+status. Metrics are scraped from kubelets, so a node whose Lease was not renewed in the window has none. A pod
+has metrics while it runs, and only if none of its running containers started within the window. The load in a
+workload's `keplab.dev/load` annotation is divided evenly among its ready pods: resources are added to the first
+container of each pod, other names become custom metrics of the pod. Where keplab's annotations do not describe
+a pod's usage, KWOK's ResourceUsages may. Source: upstream `kubernetes-sigs/metrics-server` `pkg/storage`,
+`pkg/api`; decision 0029.
 """
 
 from collections import Counter
@@ -25,21 +25,23 @@ from services.api.resources import resource_of_kind
 from services.api.times import seconds_of
 
 RESOLUTION_S = 15
-"""How often metrics are taken, and over how long (metrics-server's `--metric-resolution`)."""
+"""Period and averaging window of metrics, in seconds (metrics-server's `--metric-resolution`)."""
 LEASES, LEASE_NAMESPACE = "leases.coordination.k8s.io", "kube-node-lease"
 OWNERS_MAX = 4
 _POD, _LEASE, _OBJECT = msgspec.json.Decoder(Pod), msgspec.json.Decoder(Lease), msgspec.json.Decoder(AnyObject)
 
 
 class Used(NamedTuple):
-    """Cpu in thousandths of a core, memory in bytes."""
+    """CPU in thousandths of a core, memory in bytes."""
 
     cpu: int
     memory: int
 
 
 class Scrape:
-    """One look at the store. `at_s`: when metrics were taken last, in epoch seconds; `usages`: of KWOK's documents."""
+    """One scrape of the store. `at_s`: time of the last sample, in epoch seconds; `usages`: usage from KWOK's
+    documents.
+    """
 
     def __init__(self, store: Store, wall_s: float, usages: UsageDocuments | None = None) -> None:
         self._store, self._usages = store, usages
@@ -50,11 +52,11 @@ class Scrape:
         self._documents: dict[tuple[str, str, str], Document] = {}
 
     def pods(self, selection: Selection) -> list[Pod]:
-        """Return the pods that are selected and have been scraped, in key order."""
+        """Return the selected pods that have been scraped, in key order."""
         return [pod for pod in self._select(selection) if self.is_scraped(pod)]
 
     def is_scraped(self, pod: Pod) -> bool:
-        """Whether the pod runs on a node whose kubelet answered."""
+        """Whether the pod is Running on a node whose kubelet answered."""
         return pod.status.phase == "Running" and self.is_alive(pod.spec.node_name)
 
     def pod(self, namespace: str, name: str) -> Pod | None:
@@ -63,9 +65,10 @@ class Scrape:
         return None if record is None else _POD.decode(record.body)
 
     def is_alive(self, node: str) -> bool:
-        """Whether the node's kubelet answered the scrape: it renewed its Lease shortly before, or since.
+        """Whether the node's kubelet answered the scrape: it renewed its Lease shortly before the scrape, or after
+        it.
 
-        A Lease is renewed every quarter of its duration; half of that again is how late a renewal may be.
+        A Lease is renewed every quarter of its duration; a renewal may be late by half of that period.
         """
         if node not in self._alive:
             record = self._store.get(LEASES, LEASE_NAMESPACE, node)
@@ -76,7 +79,7 @@ class Scrape:
         return self._alive[node]
 
     def containers(self, pod: Pod) -> dict[str, Used]:
-        """Return what the running containers of a scraped pod used, by name; nothing while one of them is new."""
+        """Return the usage of a scraped pod's running containers, by name; {} while one of them is new."""
         statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
         starts = {each.name: seconds_of(each.state.running.started_at) for each in statuses if each.state.running}
         sidecars = [each.name for each in pod.spec.init_containers if each.restart_policy == "Always"]
@@ -116,7 +119,7 @@ class Scrape:
         return self._documents[key]
 
     def share(self, pod: Pod) -> Mapping[str, int]:
-        """Return the part of its workloads' load that a ready pod has: thousandths by series."""
+        """Return a ready pod's share of its workloads' load: thousandths by series."""
         found: Counter[str] = Counter()
         if condition_status(pod.status.conditions, "Ready") != "True" or pod.metadata.deletion_timestamp is not None:
             return found

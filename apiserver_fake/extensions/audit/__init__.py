@@ -1,1 +1,1 @@
-"""The audit log: who asked for what, whether it was allowed, and what came of it (decision 0040)."""
+"""The audit log: the caller of each request, its authorization, and its outcome (decision 0040)."""

@@ -1,7 +1,8 @@
-"""What the servers report of each request, and the events that become of it.
+"""Audit of requests: the servers report each request's stages, and the auditor writes them as events.
 
-A request has a trail from when its caller is known until its answer has left; each stage that the policy does not omit
-is written at once. Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/filters/audit.go`; decision 0040.
+A request has a trail from the moment its caller is known until its answer has left. Each stage that the policy
+does not omit is written at once. Source: upstream
+`staging/src/k8s.io/apiserver/pkg/endpoints/filters/audit.go`; decision 0040.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ANNOTATION_BYTES_MAX: Final = 10_000
 
 
 class Sink(Protocol):
-    """Where lines go."""
+    """The destination of audit lines."""
 
     written: int
     lost: int
@@ -38,11 +39,11 @@ _OF_THE_HEAD: Final = (
     *("audit_id", "request_uri", "verb", "user", "impersonated_user", "source_ips", "user_agent", "object_ref"),
     *("response_status", "annotations"),
 )
-"""What an event says besides objects, which are JSON already."""
+"""Fields of an event other than objects, which are JSON already."""
 
 
 class Trail:
-    """One request. Every method may be called whatever the level is."""
+    """The audit trail of one request. Every method may be called at any audit level."""
 
     def __init__(self, auditor: Auditor, chosen: Chosen, event: Event, *, is_long_running: bool) -> None:
         self._auditor, self._chosen, self._event = auditor, chosen, event
@@ -52,24 +53,24 @@ class Trail:
 
     @property
     def takes_answers(self) -> bool:
-        """Whether objects that are answered are recorded."""
+        """Whether objects in answers are recorded."""
         return self._chosen.has("RequestResponse")
 
     def impersonates(self, identity: Identity) -> None:
-        """The caller acts as another."""
+        """Record the user that the caller impersonates."""
         self._event.impersonated_user = identity.user_info
 
     def decided(self, allowed: bool, reason: str) -> None:
-        """What authorization said."""
+        """Record the authorization decision and its reason."""
         self._event.annotations |= {DECISION: "allow" if allowed else "forbid", REASON: reason}
 
     def annotated(self, annotations: Mapping[str, str]) -> None:
-        """What admission noted; the first to say something under a name has said it."""
+        """Record admission's annotations; the first value of a key stays."""
         own = self._event.annotations
         self._event.annotations = {**{key: text[:ANNOTATION_BYTES_MAX] for key, text in annotations.items()}, **own}
 
     def sent(self, body: bytes, *, is_patch: bool = False) -> None:
-        """The object that came with the request, as JSON."""
+        """Record the object that came with the request, as JSON."""
         if not body or self._event.object_ref is None:
             return
         if not is_patch:
@@ -78,19 +79,19 @@ class Trail:
             self._event.request_object = shown(body, omit_managed_fields=self._chosen.omit_managed_fields)
 
     def answered(self, body: bytes) -> None:
-        """The object of the answer, as JSON."""
+        """Record the object of the answer, as JSON."""
         if self.takes_answers and body and self._event.object_ref is not None:
             self._event.response_object = shown(body, omit_managed_fields=self._chosen.omit_managed_fields)
 
     def started(self, code: int) -> None:
-        """The head of a long answer leaves."""
+        """Record that the head of a long-running answer is being sent."""
         if self.is_long_running and not self._is_over:
             self._event.response_status = status_of(code, b"")
             self._is_started = True
             self._put("ResponseStarted")
 
     def completed(self, code: int, body: bytes = b"") -> None:
-        """The answer has left, or will now."""
+        """Record that the answer has been sent, or is about to be."""
         if not self._is_over:
             self._is_over = True
             if not self._is_started:  # else its head has said it
@@ -98,7 +99,7 @@ class Trail:
             self._put("ResponseComplete")
 
     def panicked(self, error: BaseException) -> None:
-        """A bug answers."""
+        """Record that the request failed with an unexpected exception."""
         if not self._is_over:
             self._is_over = True
             message = f"APIServer panic'd: {type(error).__name__}"
@@ -112,7 +113,10 @@ class Trail:
 
 
 class Auditor:
-    """Writes what the policy wants. `wall`: seconds since the epoch. `new_id`: names requests that have no name yet."""
+    """Writes the audit events that the policy asks for. `wall`: returns seconds since the epoch.
+
+    `new_id`: returns an audit id for a request that has none.
+    """
 
     def __init__(self, policy: Policy, sink: Sink, wall: Callable[[], float], new_id: Callable[[], str]) -> None:
         self._new_id = new_id
@@ -124,8 +128,10 @@ class Auditor:
     def begin(
         self, caller: Identity | None, asked: Attributes, source: Source, *, audit_id: str = "", version: str = ""
     ) -> Trail | None:
-        """Return the trail of a request whose caller is known, None where the policy records none. `caller` None:
-        authentication failed. `version`: of the API group that is asked."""
+        """Return the trail of a request; None where the policy records none.
+
+        `caller` None: authentication failed. `version`: version of the requested API group.
+        """
         chosen = self._policy.of(caller, asked)
         self.levels[(chosen.level,)] = self.levels.get((chosen.level,), 0) + 1
         if chosen.level == "None":
@@ -136,7 +142,7 @@ class Auditor:
         return Trail(self, chosen, event, is_long_running=is_long_running)
 
     def refused(self, asked: Attributes, source: Source, *, audit_id: str, version: str, tried: str) -> None:
-        """Record a caller whom this server does not know; `tried`: by which kind of credential."""
+        """Record a caller that failed authentication; `tried`: the kinds of credentials it used."""
         chosen = self._policy.of(None, asked)
         if chosen.level == "None" or "ResponseStarted" in chosen.omit_stages:
             return
@@ -150,7 +156,7 @@ class Auditor:
         self.put(event, "ResponseStarted")
 
     def put(self, event: Event, stage: str) -> None:
-        """Write an event as it is at a stage."""
+        """Write an event at a stage."""
         event.stage, event.stage_timestamp = stage, format_micro_time(self._wall())
         self.sink.write(self._line(event) + b"\n")
 

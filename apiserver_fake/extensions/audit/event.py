@@ -15,7 +15,7 @@ from services.api.meta import Document
 
 
 class Event(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """What is known of a request at one of its stages; a document of audit.k8s.io/v1."""
+    """The state of a request at one of its stages; a document of audit.k8s.io/v1."""
 
     kind: str
     api_version: str
@@ -38,7 +38,7 @@ class Event(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where a request came from, as its connection and its head say."""
+    """The source of a request: its URI, source addresses and user agent."""
 
     uri: str
     ips: tuple[str, ...] = ()
@@ -59,7 +59,9 @@ class _Object(msgspec.Struct, frozen=True):
 def new_event(
     chosen: Chosen, audit_id: str, caller: Identity | None, asked: Attributes, source: Source, version: str, at: str
 ) -> Event:
-    """Return what is known of a request when it is received. `version`: of the API group asked; `at`: the time."""
+    """Return the event of a request at its receipt. `version`: of the API group requested; `at`: timestamp of
+    receipt.
+    """
     reference: Document | None = None
     if not asked.path:
         fields = {
@@ -89,7 +91,7 @@ def new_event(
 
 
 def complete_reference(event: Event, body: bytes) -> None:
-    """Add to the object reference what the object sent says of itself."""
+    """Fill the object reference from the metadata of the object sent."""
     if event.object_ref is None:
         return
     try:
@@ -101,7 +103,7 @@ def complete_reference(event: Event, body: bytes) -> None:
 
 
 def status_of(code: int, body: bytes) -> Document:
-    """Return the `responseStatus` of an answer: of a Status what it says, of anything else the code."""
+    """Return the `responseStatus` of an answer: the fields of a Status, or only the code of any other answer."""
     found: Document = {"metadata": {}}
     if code >= 400 or b'"kind":"Status"' in body[:512].replace(b" ", b""):
         try:
@@ -116,7 +118,7 @@ def status_of(code: int, body: bytes) -> Document:
 
 
 def shown(body: bytes, *, omit_managed_fields: bool) -> msgspec.Raw | None:
-    """Return an object as it is recorded; None for what is no JSON."""
+    """Return an object as it is recorded; None if it is not JSON."""
     try:
         document: Any = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -1,6 +1,7 @@
-"""The audit log's file: a line an event, rotated by size, kept by number and age; a full disk costs lines, no request.
+"""The audit log's file: one line per event, rotated by size, kept by number and age. A full disk loses
+lines, not requests.
 
-Source: upstream `staging/src/k8s.io/apiserver/plugin/pkg/audit/log`, whose names of rotated files these are.
+Source: upstream `staging/src/k8s.io/apiserver/plugin/pkg/audit/log`, from which the names of rotated files are.
 """
 
 import contextlib
@@ -21,8 +22,10 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Rotation:
-    """`max_size_mb`: megabytes before a file is put aside, 0 for 100. `max_backup`, `max_age_days`: how many such files
-    are kept, and how long; 0: all of them, for ever."""
+    """Rotation of the audit log. `max_size_mb`: megabytes at which a file is rotated; 0 means 100.
+
+    `max_backup`: number of rotated files kept. `max_age_days`: days for which they are kept. 0 means no limit.
+    """
 
     max_size_mb: int = 0
     max_backup: int = 0
@@ -30,7 +33,7 @@ class Rotation:
 
 
 class AuditFile:
-    """Appends lines. `written` and `lost` count them."""
+    """Appends lines to the audit log's file; `written` and `lost` count them."""
 
     def __init__(self, path: str, rotation: Rotation, wall: Callable[[], float]) -> None:
         self._path, self._rotation, self._wall = path, rotation, wall
@@ -40,7 +43,7 @@ class AuditFile:
         self.written = self.lost = 0
 
     def open(self) -> None:
-        """Open the file, whose folder is made. Raises: OSError."""
+        """Open the file, creating its folder. Raises: OSError."""
         if self._path == STDOUT:
             self._fd = sys.stdout.fileno()
             return
@@ -49,7 +52,7 @@ class AuditFile:
         self._size = os.fstat(self._fd).st_size
 
     def write(self, line: bytes) -> None:
-        """Append one line; where that fails it is lost, and counted."""
+        """Append one line; if that fails, count it as lost."""
         try:
             if self._path != STDOUT and self._size and self._size + len(line) > self._max_bytes:
                 self._rotate()

@@ -1,7 +1,7 @@
-"""Audit policies: how much of a request is recorded, and at which stages. Pure.
+"""Audit policies: at which level and at which stages a request is recorded. Pure.
 
-The first rule that matches decides; where none does, nothing is recorded.
-Source: upstream `staging/src/k8s.io/apiserver/pkg/audit/policy`, `staging/src/k8s.io/apiserver/pkg/apis/audit/v1`.
+The first rule that matches decides; if none does, nothing is recorded. Source: upstream
+`staging/src/k8s.io/apiserver/pkg/audit/policy`, `staging/src/k8s.io/apiserver/pkg/apis/audit/v1`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,15 +19,15 @@ Stage = Literal["RequestReceived", "ResponseStarted", "ResponseComplete", "Panic
 LEVELS: Final[tuple[Level, ...]] = ("None", "Metadata", "Request", "RequestResponse")
 API_VERSION: Final = "audit.k8s.io/v1"
 DEFAULT: Final = Path(__file__).with_name("policy.yaml")
-"""What `keplab up --audit` records: every request as metadata, bodies of none."""
+"""Audit policy of `keplab up --audit`: every request at level Metadata, no bodies."""
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of what a policy says: camelCase; an unknown field is an error that names it."""
+    """Base of the structs of a policy: camelCase; an unknown field is an error that names it."""
 
 
 class GroupResources(_Part, frozen=True):
-    """Resources of one API group; none: all of them."""
+    """Resources of one API group; an empty list means all of them."""
 
     group: str = ""
     resources: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class GroupResources(_Part, frozen=True):
 
 
 class PolicyRule(_Part, frozen=True):
-    """What is recorded of the requests that match in every field; an empty field matches all."""
+    """Audit level and stages for the requests that match in every field; an empty field matches all."""
 
     level: Level
     users: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class PolicyRule(_Part, frozen=True):
     omit_managed_fields: bool | None = None
 
     def matches(self, identity: Identity | None, asked: Attributes) -> bool:
-        """Whether the rule is about that request; `identity` None: authentication failed."""
+        """Whether the rule matches the request; `identity` None: authentication failed."""
         if self.users and (identity is None or identity.user not in self.users):
             return False
         if self.user_groups and (identity is None or not set(self.user_groups) & set(identity.groups)):
@@ -83,14 +83,14 @@ def _is_named(group: GroupResources, asked: Attributes) -> bool:
 
 
 class Chosen(NamedTuple):
-    """What is recorded of one request."""
+    """The audit level, stages and options for one request."""
 
     level: Level
     omit_stages: frozenset[str] = frozenset()
     omit_managed_fields: bool = False
 
     def has(self, level: Level) -> bool:
-        """Whether at least so much is recorded."""
+        """Whether the level is at least `level`."""
         return LEVELS.index(self.level) >= LEVELS.index(level)
 
 
@@ -105,7 +105,7 @@ class Policy(_Part, frozen=True):
     omit_managed_fields: bool = False
 
     def of(self, identity: Identity | None, asked: Attributes) -> Chosen:
-        """Return what is recorded of a request."""
+        """Return the audit level, stages and options for a request."""
         for rule in self.rules:
             if rule.matches(identity, asked):
                 own = rule.omit_managed_fields
@@ -115,7 +115,7 @@ class Policy(_Part, frozen=True):
 
 
 def read_policy(path: Path) -> Policy:
-    """Return the policy of a file. Raises: ValueError naming the file and what is wrong with it."""
+    """Read the policy of a file. Raises: ValueError naming the file and the error."""
     try:
         policy = msgspec.convert(yaml_text.load(path.read_bytes()), Policy)
     except OSError as error:

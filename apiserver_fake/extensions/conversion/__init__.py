@@ -1,1 +1,1 @@
-"""Kinds that are built in and served in an older version besides the stored one, a file a kind."""
+"""Built-in kinds that are served in an older version besides the stored one, one file per kind."""

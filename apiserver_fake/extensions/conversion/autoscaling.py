@@ -1,7 +1,8 @@
 """autoscaling/v1 HorizontalPodAutoscalers, which are stored as autoscaling/v2.
 
-What the older version has no field for travels in annotations, in the form of its own Go types, and comes back from
-them. Source: upstream `pkg/apis/autoscaling/v1/conversion.go`, `pkg/apis/autoscaling/annotations.go`.
+Values for which the older version has no field are kept in annotations, in the form of its own Go types, and
+read back from them. Source: upstream `pkg/apis/autoscaling/v1/conversion.go`,
+`pkg/apis/autoscaling/annotations.go`.
 """
 
 from collections.abc import Callable
@@ -116,8 +117,10 @@ def _metric_v1(metric: Document) -> Document:
 
 
 def stored_form(document: Document) -> Document:
-    """Return an object of the older version as it is stored. Raises: BadRequest for another version or an annotation
-    that cannot be read."""
+    """Return an autoscaling/v1 object in its stored form.
+
+    Raises: BadRequest for another version or an annotation that cannot be read.
+    """
     version = document.get("apiVersion", AUTOSCALERS_V1.api_version)
     if version != AUTOSCALERS_V1.api_version:
         text = f"the API version in the data ({version}) does not match the expected API version"
@@ -194,8 +197,8 @@ def _read(name: str, text: str, form: type[Any]) -> Any:
 
 
 TO_STORED = Conversion(lambda documents: [stored_form(each) for each in documents])
-"""Objects of autoscaling/v1 to what is stored."""
+"""Conversion from autoscaling/v1 to the stored form."""
 FROM_STORED = Conversion(lambda documents: [converted(each) for each in documents])
-"""Stored objects to autoscaling/v1."""
+"""Conversion from the stored form to autoscaling/v1."""
 
 OTHER_VERSION: Final = OtherVersion(AUTOSCALERS_V1, TO_STORED, FROM_STORED)

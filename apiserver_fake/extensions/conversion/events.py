@@ -22,7 +22,7 @@ RENAMED = {
     "count": "deprecatedCount",
     "reportingComponent": "reportingController",
 }
-"""What the fields of core/v1 are called in events.k8s.io/v1."""
+"""Field names of core/v1 and their names in events.k8s.io/v1."""
 _STORED = {newer: older for older, newer in RENAMED.items()}
 FIELD_LABELS = {
     **{
@@ -31,7 +31,7 @@ FIELD_LABELS = {
     },
     "reportingController": "reportingComponent",
 }
-"""What field selectors of the newer version are called in the stored one."""
+"""Field selector labels of events.k8s.io/v1 and their names in core/v1."""
 
 
 def _cell(column: Column) -> Cell:
@@ -67,8 +67,8 @@ def _from_stored(document: Document) -> Document:
 
 
 TO_STORED = Conversion(lambda documents: [_to_stored(each) for each in documents])
-"""Events of events.k8s.io/v1 to what is stored; BadRequest for another version."""
+"""Conversion from events.k8s.io/v1 to the stored form. It raises BadRequest for another version."""
 FROM_STORED = Conversion(lambda documents: [_from_stored(each) for each in documents])
-"""Stored events to events.k8s.io/v1."""
+"""Conversion from the stored form to events.k8s.io/v1."""
 
 OTHER_VERSION: Final = OtherVersion(EVENTS_V1, TO_STORED, FROM_STORED, FIELD_LABELS)

@@ -1,1 +1,1 @@
-"""Custom resources: what a CustomResourceDefinition may say, and what its schemas say of objects. Pure."""
+"""Custom resources: the rules of CustomResourceDefinitions, and their schemas applied to objects. Pure."""

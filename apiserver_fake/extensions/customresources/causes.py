@@ -1,4 +1,4 @@
-"""Causes of refusals with their values as the API server prints them. Pure.
+"""Causes of a refusal, with values as the API server prints them. Pure.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apimachinery/pkg/util/validation/field/errors.go.
 """
@@ -13,13 +13,13 @@ from typing import Any, Final
 from apiserver_fake.registry.validation.formats import Cause
 
 NO_PATH: Final = "<nil>"
-"""The field of what is wrong with a whole object."""
+"""Field of a cause that concerns the whole object."""
 _ESCAPED: Final = re.compile("[<>&\u2028\u2029]")
 _QUOTES: Final = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes, as Go's `%q`."""
+    """Return a text quoted as by Go's `%q`."""
     found = []
     for sign in text:
         if sign in '"\\':
@@ -35,7 +35,7 @@ def quoted(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number as Go's `%v`."""
+    """Return a number formatted as by Go's `%v`."""
     if isinstance(value, int):
         return str(value)
     if value == int(value) and abs(value) < 1e21:
@@ -44,13 +44,15 @@ def number(value: float) -> str:
 
 
 def as_json(value: Any, *, in_order: bool = False) -> str:
-    """Return a value as Go's encoding/json: sorted keys (those of a struct are `in_order`), angle brackets escaped."""
+    """Return a value as Go's encoding/json: keys sorted, angle brackets escaped. `in_order`: keep the order (a
+    struct's).
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=not in_order)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def shown(value: Any, *, in_order: bool = False) -> str:
-    """Return a value as it stands in a refusal."""
+    """Return a value as a refusal shows it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -59,17 +61,17 @@ def shown(value: Any, *, in_order: bool = False) -> str:
 
 
 def invalid(path: str, value: Any, detail: str, *, in_order: bool = False) -> Cause:
-    """Return the cause of a wrong value."""
+    """Return the cause of an invalid value."""
     return Cause(path, "FieldValueInvalid", f"Invalid value: {shown(value, in_order=in_order)}: {detail}")
 
 
 def wrong_type(path: str, value: Any, detail: str) -> Cause:
-    """Return the cause of a value of another type; `value` is the name of its type."""
+    """Return the cause of a value of the wrong type; `value` is the name of its type."""
     return Cause(path, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> Cause:
-    """Return the cause of a value that is none of these, in their order."""
+    """Return the cause of a value that is not among `supported`, which are listed in their order."""
     values = ", ".join(map(quoted, supported))
     return Cause(path, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {values}")
 

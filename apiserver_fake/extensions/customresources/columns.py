@@ -15,7 +15,7 @@ from services.api.times import duration, parse_time
 
 
 def columns_of(definitions: Iterable[Document]) -> tuple[Column, ...]:
-    """Return the table of a version: the name, then its columns; the age where it defines none."""
+    """Return the columns of a version's table: the name, then the defined columns, or the age if none are defined."""
     defined = tuple(_column(each) for each in definitions)
     return (NAME, *(defined or (AGE_AS_DATE,)))
 

@@ -1,8 +1,8 @@
-"""What a definition's status says next: names, establishment, approval, the end of its objects.
+"""The next status of a CustomResourceDefinition: names, establishment, approval, deletion of its objects.
 
-Pure: stored definitions in, the next status out; one step at a time, as upstream's controllers write them one after the
-other. Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/controller`
-(naming, establishing, approval and finalizing controllers).
+Pure: stored definitions in, the next status out. One step at a time, as upstream's controllers write them one
+after the other. Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/controller` (naming,
+establishing, approval and finalizing controllers).
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ ACCEPTED_NAMES = ("plural", "singular", "shortNames", "kind", "listKind", "categ
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition as it is to be written."""
+    """One condition to write."""
 
     type: str
     status: str
@@ -40,8 +40,9 @@ def is_true(definition: Document, condition_type: str) -> bool:
 
 
 def with_conditions(definition: Document, conditions: Iterable[Condition], wall_s: float, **status: object) -> Document:
-    """Return the definition with these conditions and members of the status; a condition's time moves with its
-    status alone."""
+    """Return the definition with these conditions and status members. `lastTransitionTime` changes only with
+    the status.
+    """
     kept = [dict(each) for each in (definition.get("status") or {}).get("conditions") or ()]
     for wanted in conditions:
         new: Document = {
@@ -63,8 +64,10 @@ def with_conditions(definition: Document, conditions: Iterable[Condition], wall_
 
 
 def named(definition: Document, others: Iterable[Document], wall_s: float) -> Document | None:
-    """Return the definition with the names it has from now on; None when that says nothing new. `others`: the other
-    definitions of its group."""
+    """Return the definition with its newly accepted names; None if nothing changes.
+
+    `others`: the other definitions of its group.
+    """
     spec_names, status = definition["spec"]["names"], definition.get("status") or {}
     accepted = {name: value for name, value in (status.get("acceptedNames") or {}).items() if value}
     requested = {name: spec_names[name] for name in ACCEPTED_NAMES if spec_names.get(name)}
@@ -128,7 +131,7 @@ def _taken(definitions: Iterable[Document]) -> tuple[set[str], set[str]]:
 
 
 def established(definition: Document, wall_s: float) -> Document | None:
-    """Return the definition as one whose kind is served, once its names are accepted; None otherwise."""
+    """Return the definition with Established True, once its names are accepted; None otherwise."""
     if not is_true(definition, "NamesAccepted") or is_true(definition, "Established"):
         return None
     served = Condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
@@ -136,12 +139,12 @@ def established(definition: Document, wall_s: float) -> Document | None:
 
 
 def is_protected(group: str) -> bool:
-    """Whether the group is one of the Kubernetes community, whose APIs need an approval (KEP-1111)."""
+    """Whether the group belongs to the Kubernetes community, whose APIs need an approval (KEP-1111)."""
     return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
 
 
 def approved(definition: Document, wall_s: float) -> Document | None:
-    """Return the definition with what is said of its approval; None when that says nothing new."""
+    """Return the definition with its approval condition; None if nothing changes."""
     if not is_protected(definition["spec"]["group"]):
         return None
     value = str((definition["metadata"].get("annotations") or {}).get(APPROVED) or "")
@@ -169,24 +172,26 @@ def approved(definition: Document, wall_s: float) -> Document | None:
 
 
 def is_ending(definition: Document) -> bool:
-    """Whether the definition is deleted and waits for its objects."""
+    """Whether the definition is deleted and waits for the deletion of its objects."""
     meta = definition["metadata"]
     return bool(meta.get("deletionTimestamp")) and FINALIZER in (meta.get("finalizers") or ())
 
 
 def ending(definition: Document, wall_s: float) -> Document:
-    """Return the definition as one whose objects are being deleted."""
+    """Return the definition with the status of one whose objects are being deleted."""
     text = "CustomResource deletion is in progress"
     return with_conditions(definition, (Condition("Terminating", "True", "InstanceDeletionInProgress", text),), wall_s)
 
 
 def ending_failed(definition: Document, reason: str, message: str, wall_s: float) -> Document:
-    """Return the definition as one whose objects could not be deleted; `reason`: InstanceDeletionFailed."""
+    """Return the definition with the status of one whose objects could not be deleted; `reason`:
+    InstanceDeletionFailed.
+    """
     return with_conditions(definition, (Condition("Terminating", "True", reason, message),), wall_s)
 
 
 def ended(definition: Document, wall_s: float) -> Document:
-    """Return the definition without its finalizer: nothing of its kind is left."""
+    """Return the definition without its finalizer, since no objects of its kind are left."""
     completed = Condition("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
     if not is_true(definition, "Established"):
         completed = Condition("Terminating", "False", "NeverEstablished", "resource was never established")

@@ -1,7 +1,9 @@
-"""The API server's own controllers of definitions: accept names, establish, and delete what a deleted kind leaves.
+"""The API server's own controllers of definitions: accept names, establish, and delete the objects of a
+deleted kind.
 
-Upstream runs them inside kube-apiserver, as its own user, and so does this: each step is an ordinary status write that
-watches show. It wakes only when a definition changes, so a server without definitions does nothing here.
+Upstream runs them inside kube-apiserver, as its own user, and so does this: each step is an ordinary status
+write that watches show. They wake only when a definition changes, so a server without definitions does nothing
+here.
 """
 
 import asyncio
@@ -21,13 +23,13 @@ from services.api.seams import Clock
 from services.api.wire import Api, Request
 
 LOOK_AGAIN_S = 5.0
-"""How often it is looked whether objects with finalizers are gone, and when a failed write is tried again."""
+"""Seconds between checks whether objects with finalizers are gone, and before a failed write is retried."""
 
 log = structlog.get_logger()
 
 
 class DefinitionController:
-    """Follows every definition to the state it asks for; `run` never returns."""
+    """Moves every definition to the state it asks for; `run` never returns."""
 
     def __init__(self, store: Store, index: DefinitionIndex, api: Callable[[], Api], clock: Clock) -> None:
         self._store, self._index, self._api, self._clock = store, index, api, clock
@@ -36,7 +38,7 @@ class DefinitionController:
         self._later: set[str] = set()
 
     def changed(self, record: Record, *, is_gone: bool) -> None:
-        """Look at that definition; when it is gone, at those that may now have its names."""
+        """Queue the definition; if it is gone, also queue the definitions that may now get its names."""
         self._add(record.name)
         if is_gone:
             self._add_group(record.name)
@@ -50,7 +52,7 @@ class DefinitionController:
             self._add(other)
 
     async def run(self) -> None:
-        """Take one step after another, until cancelled."""
+        """Process queued definitions step by step, until cancelled."""
         while True:
             if not self._queue:
                 self._wake.clear()

@@ -1,4 +1,4 @@
-"""How objects of a kind are converted between its versions: the rules of `spec.conversion`. Pure.
+"""Validation of `spec.conversion`: how objects of a kind are converted between its versions. Pure.
 
 Source: kubernetes/kubernetes
 staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go,
@@ -29,13 +29,13 @@ _BLOCK: Final = re.compile(rb"-----BEGIN ([^-\n]*)-----\r?\n(.*?)\r?\n?-----END 
 
 
 def is_established(definition: Document) -> bool:
-    """Whether clients have used the kind."""
+    """Whether the definition has the condition Established, so that clients may have used the kind."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)
 
 
 def problems(conversion: Document | None, old: Document | None) -> Causes:
-    """Yield what is wrong with a definition's conversion. `old`: the stored definition, on an update."""
+    """Yield the errors in a definition's conversion. `old`: the stored definition, on an update."""
     if conversion is None:
         return
     path, webhook = "spec.conversion", conversion.get("webhook") or {}
@@ -116,7 +116,7 @@ def _no_certificates(bundle: str) -> str:
 
 
 def url_problems(url: str, path: str) -> Causes:
-    """Yield what is wrong with the URL of a webhook."""
+    """Yield the errors in the URL of a webhook."""
     match = _URL.fullmatch(url)
     if match is None or any(ord(sign) < 32 or ord(sign) == 127 for sign in url):
         reason = f'parse "{url}": net/url: invalid control character in URL'
@@ -136,7 +136,7 @@ def url_problems(url: str, path: str) -> Causes:
 
 
 def service_problems(service: Document, path: str) -> Causes:
-    """Yield what is wrong with the service of a webhook."""
+    """Yield the errors in the service of a webhook."""
     # Upstream passes name and namespace in each other's place, and so does each error name the other one.
     if not service.get("namespace"):
         yield required(f"{path}.name", "service name is required")

@@ -1,6 +1,7 @@
-"""Whether the defaults in a schema are values that the schema accepts. Pure.
+"""Validation of the defaults in a schema against the schema itself. Pure.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go.
+Source: kubernetes/kubernetes
+staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from services.cel.rules import OBJECT_LIMIT
 
 _TYPE: Final = {"apiVersion": "validation/v1", "kind": "Validation"}
 Trail = tuple[str | None, ...]
-"""The way from a resource to a part of it: names of fields, None for an item of a list."""
+"""The path from a resource to a part of it: field names, None for a list item."""
 
 
 def problems(schema: Structural, path: str) -> list[Cause]:
-    """Return which defaults are refused. `path`: where the schema is."""
+    """Return the causes of refused defaults. `path`: path of the schema in its definition."""
     check = _Check()
     check.walk(schema, path, schema, (), is_meta=False)
     return check.causes

@@ -1,9 +1,9 @@
-"""The rules of CustomResourceDefinitions themselves: names, versions, schemas, columns, scale, conversion. Pure.
+"""Validation of CustomResourceDefinitions: names, versions, schemas, columns, scale, conversion. Pure.
 
-Paths are those of upstream's internal type, which its errors name: what all versions say alike stands at
-`spec.validation`, `spec.subresources`, `spec.additionalPrinterColumns` and `spec.selectableFields`, and a conversion's
-webhook at `spec.conversion.webhookClientConfig`. Rules that upstream waives on update for definitions that are
-older than the rules are not waived: every stored definition has passed them.
+Paths are those of upstream's internal type, which its errors name. Fields that are equal in all versions are at
+`spec.validation`, `spec.subresources`, `spec.additionalPrinterColumns` and `spec.selectableFields`, and a
+conversion's webhook is at `spec.conversion.webhookClientConfig`. Rules that upstream waives on update for
+definitions that are older than the rules are not waived: every stored definition has passed them.
 
 Source: kubernetes/kubernetes
 staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go,
@@ -36,7 +36,7 @@ _ALIKE: Final = (
     ("additionalPrinterColumns", "additionalPrinterColumns"),
     ("selectableFields", "selectableFields"),
 )
-"""What of a version moves to the spec when all versions say it alike, and what it is called there."""
+"""Version fields that move to the spec if they are equal in all versions, and their names there."""
 _ROOT_FIELDS: Final = (
     "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
     "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields "
@@ -48,9 +48,10 @@ SELECTABLE_MAX: Final = 8
 
 
 def validate_definition(new: Document, old: Document | None = None) -> list[Cause]:
-    """Return what is wrong with a definition beyond the rules of metadata. `old`: what is stored, on an update.
+    """Return the errors in a definition beyond those of its metadata. `old`: the stored definition, on an
+    update.
 
-    Raises: BadRequest when what it has for a schema cannot be one.
+    Raises: BadRequest when a schema has a value of the wrong JSON type.
     """
     check_types(new)
     spec = _internal(new.get("spec") or {})
@@ -69,12 +70,12 @@ def validate_definition(new: Document, old: Document | None = None) -> list[Caus
 
 
 def validate_definition_status(new: Document) -> list[Cause]:
-    """Return what is wrong with the status of a definition."""
+    """Return the errors in the status of a definition."""
     return [*_names((new.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames")]
 
 
 def definition_warnings(new: Document, old: Document | None = None) -> list[str]:
-    """Return warnings about formats that mean nothing to the API server; those that were there before are not new."""
+    """Return warnings about formats that the API server does not know; formats in `old` are not warned of again."""
     before = set() if old is None else set(_ignored_formats(old))
     return list(dict.fromkeys(f'unrecognized format "{each}"' for each in _ignored_formats(new) if each not in before))
 
@@ -325,7 +326,10 @@ def _field_at(path: str, schema: Document) -> tuple[str, Document, str]:
 
 @dataclass(frozen=True)
 class _Place:
-    """What holds for a part of a schema. `no_default`: why it has no default; `is_meta`: it is of a resource's own."""
+    """Facts about a part of a schema. `no_default`: why it must not have a default.
+
+    `is_meta`: it is part of a resource's apiVersion, kind or metadata.
+    """
 
     no_default: str = ""
     is_meta: bool = False

@@ -1,6 +1,7 @@
-"""What the stored definitions say of themselves, without their schemas: by group, so that one more costs the same.
+"""An index of the stored definitions, by group and without their schemas, so that one more definition costs
+the same.
 
-A definition is read when it is committed, the few members that are asked for and no more (decision 0087). Pure.
+A definition is decoded when it is committed, and only the few members that are needed (decision 0087). Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,7 @@ class _Status(TypedDict, total=False):
 
 
 class _Head(TypedDict, total=False):
-    """The members that are kept."""
+    """The members of a definition that are kept."""
 
     metadata: _Metadata
     spec: _Spec
@@ -43,13 +44,13 @@ _NOTHING: Final[Mapping[str, Document]] = {}
 
 
 class DefinitionIndex:
-    """The heads of all definitions."""
+    """The kept members (heads) of all definitions."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, Document]] = {}
 
     def note(self, record: Record, *, is_gone: bool) -> None:
-        """Take notice of a committed definition."""
+        """Add, replace or remove a committed definition."""
         group = group_of(record.name)
         if not is_gone:
             self._groups.setdefault(group, {})[record.name] = _HEAD.decode(record.body)  # type: ignore[assignment]
@@ -59,13 +60,13 @@ class DefinitionIndex:
                 del self._groups[group]
 
     def others(self, name: str) -> Iterator[tuple[str, Document]]:
-        """Yield the other definitions of a definition's group: name, and metadata, spec and status as far as kept."""
+        """Yield the other definitions of a definition's group: name, and the kept part of metadata, spec and status."""
         for other, head in self._groups.get(group_of(name), _NOTHING).items():
             if other != name:
                 yield other, head
 
     def versions(self, name: str) -> list[str]:
-        """Return the versions of a definition."""
+        """Return the version names of a definition."""
         head = self._groups.get(group_of(name), _NOTHING).get(name)
         return [each["name"] for each in head["spec"]["versions"]] if head is not None else []
 

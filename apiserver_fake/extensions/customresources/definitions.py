@@ -1,6 +1,7 @@
-"""The stored CustomResourceDefinitions of one server: the kinds that they define, their heads, and their controller.
+"""The stored CustomResourceDefinitions of one server: the kinds that they define, their heads, and their
+controller.
 
-A server makes this when the first definition is stored; without one it has none of it.
+A server makes this when the first definition is stored; a server without definitions does not have it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ class StoredDefinitions:
         further: Mapping[str, Further],
         ended: Callable[[str], None],
     ) -> None:
-        """`further`: by names of definitions, what is wrong with an object that no schema can say. `ended`: called with
-        the wire name of a kind that is not served as before, so that its watches end."""
+        """Start with no definitions. `further`: by definition name, a check of objects beyond their schema.
+
+        `ended`: called with the wire name of a kind that is not served as before, so that its watches end.
+        """
         self._store, self._catalogue, self._ended = store, catalogue, ended
         self._kinds = DefinedKinds(make_converter, further)
         self._defined: dict[str, Kind] = {}
@@ -43,23 +46,23 @@ class StoredDefinitions:
         self._controller = DefinitionController(store, self.index, api, clock)
 
     def recover(self, records: Sequence[Record]) -> None:
-        """Serve what the definitions of a recovered store define."""
+        """Serve the kinds of a recovered store's definitions."""
         for record in records:
             self.index.note(record, is_gone=False)
         self._redefine(record.name for record in records)
 
     def note(self, change: Change) -> None:
-        """Take notice of one committed definition, before watches show it."""
+        """Record one committed definition, before watches show it."""
         self.index.note(change.record, is_gone=change.type == DELETED)
 
     def published(self, changes: Sequence[Change]) -> None:
-        """Serve what changed definitions define now, after watches have shown them."""
+        """Serve the kinds of changed definitions, after watches have shown the changes."""
         self._redefine(dict.fromkeys(change.record.name for change in changes))
         for change in changes:
             self.look_at(change.record, is_gone=change.type == DELETED)
 
     def look_at(self, record: Record, *, is_gone: bool) -> None:
-        """Let the controller look at a definition."""
+        """Queue a definition for the controller."""
         self._controller.changed(record, is_gone=is_gone)
 
     async def run(self) -> None:

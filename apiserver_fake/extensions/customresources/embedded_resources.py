@@ -23,7 +23,7 @@ def object_meta() -> Shape:
 
 
 def prune_metadata(value: Any, path: str, dropped: list[str], shape: Shape | None = None) -> None:
-    """Drop what metadata does not have, in place, and add the paths of it."""
+    """Drop unknown fields of metadata, in place, and append their paths to `dropped`."""
     shape = object_meta() if shape is None else shape
     if isinstance(value, list) and shape.items is not None:
         for place, each in enumerate(value):
@@ -39,7 +39,9 @@ def prune_metadata(value: Any, path: str, dropped: list[str], shape: Shape | Non
 
 
 def causes(resource: Document, path: str) -> Causes:
-    """Yield what is wrong with what every resource has. `path`: where the resource is, "" for an object itself."""
+    """Yield the errors in a resource's apiVersion, kind and metadata. `path`: path of the resource; "" for the
+    object itself.
+    """
     at = f"{path}." if path else ""
     yield from _group_version(resource, f"{at}apiVersion")
     yield from _kind(resource, f"{at}kind")

@@ -1,7 +1,8 @@
-"""Formats in schemas, of text and of numbers: those that are checked, and those that mean nothing to the API server.
-Pure.
+"""Formats in schemas, of strings and of numbers: those that are checked, and those that the API server
+ignores. Pure.
 
-A format that is not known for its type is ignored when an object is written, and warned of when its definition is.
+A format that is unknown for its type is ignored when an object is written, and warned of when its definition is
+written.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/validation/formats.go;
 kubernetes/kube-openapi pkg/validation/strfmt, pkg/validation/validate/values.go.
@@ -48,7 +49,7 @@ Format = Callable[[str], bool]
 
 
 _compiled = cache(re.compile)
-"""The expression of a pattern, from its first use on: a start of the API server need not wait for all of them."""
+"""Compiled regular expression of a pattern, cached. Compiling at first use keeps the API server's start fast."""
 
 
 def _matching(pattern: str, flags: int = 0) -> Format:
@@ -171,11 +172,13 @@ FORMATS: Final[Mapping[str, Format]] = {
     "k8sshortname": lambda text: len(text) <= 63 and re.fullmatch(_NAME, text) is not None,
     "k8slongname": lambda text: len(text) <= 253 and re.fullmatch(rf"{_NAME}(\.{_NAME})*", text) is not None,
 }
-"""The formats of text, by name without dashes."""
+"""String formats, by name without dashes."""
 
 
 def out_of_range(value: float, kind: str, name: str) -> bool:
-    """Whether a number is none of its type and format: whole and of so many bits, or one that a float can hold."""
+    """Whether a number is outside its type and format: not an integer of that size, or not representable as
+    that float.
+    """
     if kind == "integer":
         bits = 31 if name == "int32" else 63
         return value != int(value) or not -(1 << bits) <= value < 1 << bits
@@ -190,10 +193,10 @@ def out_of_range(value: float, kind: str, name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def format_of(name: str) -> Format | None:
-    """Return the check of a format of text; None: it means nothing."""
+    """Return the check of a string format; None if the format is unknown."""
     return FORMATS.get(name.replace("-", ""))
 
 
 def is_known(name: str, kind: str) -> bool:
-    """Whether the format means something for values of that type."""
+    """Whether the format is known for values of that type."""
     return format_of(name) is not None if kind in ("", "string") else name in NUMBERS.get(kind, ())

@@ -1,7 +1,8 @@
-"""Definitions as Go's structs in JSON: how the API server shows a whole version or schema in a refusal. Pure.
+"""Definitions as JSON of Go structs: the form in which the API server shows a whole version or schema in a
+refusal. Pure.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/types.go,
-types_jsonschema.go: the internal types, whose fields have no names in JSON but their own.
+types_jsonschema.go: the internal types, which have no JSON tags, so that fields keep their Go names.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ SCHEMA: Final[tuple[tuple[str, str, Shown], ...]] = (
     ("XMapType", "x-kubernetes-map-type", _plain),
     ("XValidations", "x-kubernetes-validations", _list(_RULE)),
 )
-"""The fields of a schema in their order: Go's name, the name in documents, and how its value is shown."""
+"""The fields of a schema in their order: Go name, JSON name, and how the value is shown."""
 _SCALE: Final = _struct(
     ("SpecReplicasPath", "specReplicasPath", _text),
     ("StatusReplicasPath", "statusReplicasPath", _text),

@@ -1,8 +1,7 @@
-r"""JSONPath as Kubernetes writes it, for printer columns, selectable fields and scale paths of custom resources.
+r"""Kubernetes JSONPath, for printer columns, selectable fields and scale paths of custom resources.
 
 `.spec.replicas`, `['a.b']`, `.a\.b`, `[0]`, `[-1]`, `[1:3]`, `[*]`, `.*`, `..name`, `[0,2]` and
-`[?(@.type=="Ready")]` with ==, !=, <, <=, >, >=. Source: upstream
-`staging/src/k8s.io/client-go/util/jsonpath`.
+`[?(@.type=="Ready")]` with ==, !=, <, <=, >, >=. Source: upstream `staging/src/k8s.io/client-go/util/jsonpath`.
 """
 
 import operator
@@ -16,7 +15,7 @@ from services.cel import faults
 
 Step = Callable[[Any], Iterable[Any]]
 VALUES_MAX = 100_000
-"""How many values a path may lead to: `[0,0][0,0]…` has two to the power of its steps."""
+"""Limit of the values that a path selects: `[0,0][0,0]…` selects two to the power of its steps."""
 _INDEX = re.compile(r"-?[0-9]{1,18}")
 
 _TOKENS = re.compile(
@@ -43,7 +42,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class JSONPathError(ValueError):
-    """A path that cannot be read."""
+    """The path cannot be parsed, or selects too many values."""
 
 
 @lru_cache(maxsize=1024)
@@ -74,7 +73,7 @@ def compiled(path: str) -> tuple[Step, ...]:
 
 
 def find(path: str, document: Any) -> list[Any]:
-    """Return what the path leads to, in document order; [] where nothing is.
+    """Return the values that the path selects, in document order; [] if it selects none.
 
     Raises: JSONPathError, also for more than 100,000 values.
     """
@@ -93,7 +92,7 @@ def find(path: str, document: Any) -> list[Any]:
 
 
 def names(path: str) -> tuple[str, ...]:
-    """Return the members that a path without brackets names: `.spec.replicas` to `("spec", "replicas")`."""
+    """Return the field names of a path without brackets: `("spec", "replicas")` for `.spec.replicas`."""
     return tuple(_plain(name) for name in re.findall(r"(?:\\.|[^.\\])+", path.strip()))
 
 

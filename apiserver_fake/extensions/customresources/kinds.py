@@ -1,8 +1,7 @@
-"""From a CustomResourceDefinition to the kind that is served: names, versions, columns, rules.
+"""The served kind of a CustomResourceDefinition: names, versions, columns, rules.
 
-A definition is read once a generation; what changes with its conditions alone (that it is being deleted) is cheap to
-change. Source: upstream
-`staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go`.
+A definition is read once per generation. A change of its conditions alone (that it is being deleted) costs
+little. Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from services.api.kinds.customresourcedefinition import CustomResourceDefinition
 from services.api.meta import Document, Resource, find_condition
 
 DELETING_VERBS = ("delete", "deletecollection", "get", "list", "watch")
-"""What discovery says can still be done with objects whose definition is being deleted."""
+"""Verbs that discovery shows for a kind whose definition is being deleted."""
 _EVERYTHING: Document = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -39,11 +38,11 @@ class Converter(Protocol):
 
 
 MakeConverter = Callable[[Document], Converter]
-"""From a definition to what converts its objects with `strategy: Webhook`."""
+"""Function that returns the converter of a definition with `strategy: Webhook`."""
 
 
 def no_converter(definition: Document) -> Converter:
-    """Return a converter for a server that reaches no webhooks: every conversion fails, and says so."""
+    """Return a converter for a server that cannot call webhooks: every conversion fails with an error that says so."""
 
     async def convert(documents: list[Document], api_version: str) -> list[Document]:
         name = definition["metadata"]["name"]
@@ -54,7 +53,7 @@ def no_converter(definition: Document) -> Converter:
 
 @dataclass(frozen=True)
 class _Read:
-    """What one generation of a definition says, as far as conditions do not change it."""
+    """The parts of one generation of a definition that do not depend on its conditions."""
 
     key: tuple[Any, ...]
     rules: Rules
@@ -63,17 +62,19 @@ class _Read:
 
 
 class DefinedKinds:
-    """The kinds that stored definitions define. Pure but for its memory of what it has read."""
+    """The kinds of the stored definitions. Pure except for its cache."""
 
     def __init__(self, make_converter: MakeConverter, further: Mapping[str, Further] | None = None) -> None:
-        """`further`: by names of definitions, what is wrong with an object that no schema can say."""
+        """Start empty. `further`: by definition name, a check of objects beyond their schema."""
         self._make_converter, self._further = make_converter, further or {}
         self._read: dict[str, _Read] = {}
         self._kinds: dict[str, tuple[Any, Kind]] = {}
 
     def kind_of(self, document: Document) -> Kind | None:
-        """Return the kind that the definition defines, the same one as long as nothing changed that matters; None while
-        it is not established."""
+        """Return the kind of a definition; None while it is not established.
+
+        The same object is returned as long as nothing relevant changed.
+        """
         definition = msgspec.convert(document, CustomResourceDefinition)
         stored = defined_resource(definition)
         name = definition.metadata.name
@@ -93,7 +94,7 @@ class DefinedKinds:
         return self._kinds[name][1]
 
     def forget(self, name: str) -> None:
-        """Forget the definition of that name: it is gone."""
+        """Remove the definition of that name from the cache, because it is gone."""
         self._read.pop(name, None)
         self._kinds.pop(name, None)
 

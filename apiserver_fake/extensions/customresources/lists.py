@@ -1,6 +1,7 @@
-"""Lists that are sets, and lists whose items have keys: nothing is in them twice. Pure.
+"""Uniqueness in lists that are sets and in lists whose items have keys. Pure.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype/validation.go.
+Source: kubernetes/kubernetes
+staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype/validation.go.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from apiserver_fake.registry.validation.formats import Cause, Causes
 
 @dataclass(frozen=True)
 class Lists:
-    """A part of a schema in which there are sets or lists with keys. `kind`: set, map, or "" where it is neither."""
+    """A part of a schema that is, or contains, a set or a list with keys. `kind`: set, map, or "" if it only
+    contains them.
+    """
 
     kind: str
     keys: Sequence[str]
@@ -25,7 +28,7 @@ class Lists:
 
     @staticmethod
     def of(schema: Any) -> Lists | None:
-        """Return the part; None: there are no such lists in it."""
+        """Return the part; None if it contains no such lists."""
         if not isinstance(schema, Mapping):
             return None
         kind = schema.get("x-kubernetes-list-type")
@@ -40,7 +43,7 @@ class Lists:
         return found if found.kind or found.items or found.named or found.others else None
 
     def causes(self, value: Any) -> list[Cause]:
-        """Return which items of lists in an object are there twice."""
+        """Return the causes for duplicate list items in an object."""
         return list(self._causes(value, ""))
 
     def _causes(self, value: Any, path: str) -> Causes:

@@ -1,6 +1,7 @@
-"""What `/openapi/v3` and `/openapi/v2` publish of a custom resource's schema. Pure.
+"""The schema of a custom resource as `/openapi/v3` and `/openapi/v2` publish it. Pure.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder/builder.go,
+Source: kubernetes/kubernetes
+staging/src/k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder/builder.go,
 staging/src/k8s.io/apiextensions-apiserver/pkg/controller/openapi/v2/conversion.go.
 """
 
@@ -57,7 +58,7 @@ _ALTERNATIVES: Final = ("allOf", "anyOf", "oneOf", "not")
 
 
 def published(schema: Document, resource: Resource | None = None, *, is_v2: bool = False) -> Document:
-    """Return what is published of the schema of an object; `resource` names group, version and kind."""
+    """Return the published form of an object's schema; `resource` gives its group, version and kind."""
     if is_v2 and schema.get("x-kubernetes-preserve-unknown-fields"):
         result: Document = {"type": "object"}  # kubectl takes fields that are published for all there are
     else:

@@ -1,7 +1,7 @@
-"""The rules of one defined kind: what reading, writing, its status and its scale mean.
+"""The rules of one defined kind: reading, writing, its status and its scale.
 
-A document is read by the schema of the version it is in: defaults, then pruning. It is validated by the schema of the
-version in which its writer sent it. Source: upstream
+A document is read with the schema of its own version: defaults, then pruning. It is validated with the schema
+of the version in which its writer sent it. Source: upstream
 `staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource`.
 """
 
@@ -28,16 +28,18 @@ _META = component_shape("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
 ENVELOPE = Shape(
     "object", {"apiVersion": Shape("string"), "kind": Shape("string"), "metadata": _META}, keeps_unknown=True
 )
-"""What is known of any custom resource before its schema is asked."""
+"""The type that every custom resource has, whatever its schema."""
 
 
 Further = Callable[[Document], list[Cause]]
-"""Returns what is wrong with an object that no schema can say."""
+"""Function that returns the errors in an object that no schema can express."""
 
 
 @dataclass(frozen=True)
 class ScalePaths:
-    """Where an object has its desired replicas, those it has, and the selector of its pods (None: nowhere)."""
+    """Paths to the desired replicas, the observed replicas, and the pod selector (None if there is none) of an
+    object.
+    """
 
     desired: tuple[str, ...]
     observed: tuple[str, ...]
@@ -56,8 +58,11 @@ class ScalePaths:
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """What a definition says of its objects. `structurals` and `scales` by apiVersion; `is_renamed`: versions differ by
-    name alone, so that an object stored in another version is one of the version `stored` under another name."""
+    """The rules that a definition sets for its objects. `structurals` and `scales` are keyed by apiVersion.
+
+    `is_renamed`: the versions differ in name alone, so that an object stored in another version is read as one of
+    the version `stored`.
+    """
 
     stored: str
     structurals: Mapping[str, Structural]
@@ -65,17 +70,17 @@ class Rules:
     has_status: bool
     is_renamed: bool
     further: Further | None = None
-    """Asked of objects that are right by their schema."""
+    """Called for objects that are valid by their schema."""
 
     @cached_property
     def scale(self) -> ScalePaths | None:
-        """Where stored objects have what the scale subresource reads and writes; None without that subresource."""
+        """Paths in stored objects that the scale subresource reads and writes; None without that subresource."""
         found = self.scales.get(self.stored) or next(iter(self.scales.values()), None)
         return None if found is None else ScalePaths.of(found)
 
     @property
     def subresources(self) -> dict[str, Subresource]:
-        """The subresources that are the definition's own."""
+        """The subresources that the definition itself adds: scale, if it has one."""
         if self.scale is None:
             return {}
         own = Subresource(
@@ -89,11 +94,11 @@ class Rules:
         return {"scale": own}
 
     def structural_of(self, document: Document) -> Structural:
-        """Return the schema of the version that the document is in; of the stored one for a version that is gone."""
+        """Return the schema of the document's version; that of the stored version if its version no longer exists."""
         return self.structurals.get(str(document.get("apiVersion"))) or self.structurals[self.stored]
 
     def read(self, document: Document) -> tuple[Document, list[str]]:
-        """Return a copy with defaults and without unknown fields, and the paths of these."""
+        """Return a copy with defaults and without unknown fields, and the paths of the unknown fields."""
         copy: Document = msgspec.json.decode(msgspec.json.encode(document))
         structural = self.structural_of(copy)
         structural.complete(copy)
@@ -101,20 +106,21 @@ class Rules:
         return copy, [*_prune_metadata(copy), *dropped]
 
     def read_stored(self, document: Document) -> tuple[Document, list[str]]:
-        """Return what is stored as a write of it sees it."""
+        """Return a stored object as a write of it sees it, and the paths of its unknown fields."""
         read, dropped = self.read(document)
         if self.is_renamed:
             read["apiVersion"] = self.stored
         return read, dropped
 
     def pruned(self, document: Document) -> Document:
-        """Return the document without fields that its version does not have; changes it in place."""
+        """Return the document without the fields that its version does not have; changes it in place."""
         self.structural_of(document).prune(document)
         return document
 
     def check(self, new: Document, old: Document | None, subresource: str) -> tuple[Document, list[str], list[Cause]]:
-        """Return what was sent in a version other than the stored one as it is read, the paths of the fields that were
-        dropped, and what is wrong with it."""
+        """Return an object sent in a version other than the stored one: as it is read, the paths of the fields that
+        were dropped, and its errors.
+        """
         read, dropped = self.read(new)
         if subresource == "status" and old is not None:
             status = {"status": read["status"]} if "status" in read else {}
@@ -125,7 +131,7 @@ class Rules:
         return read, dropped, self.causes(read, old, is_status=subresource == "status")
 
     def keep_status(self, new: Document, old: Document | None) -> None:
-        """Take from `new` what only the status subresource writes."""
+        """Replace the status of `new`, which only the status subresource may write, by that of `old`."""
         new.pop("status", None)
         if old is not None and "status" in old:
             new["status"] = old["status"]
@@ -133,7 +139,7 @@ class Rules:
     def causes(
         self, new: Document, old: Document | None, found: Iterable[Cause] = (), *, is_status: bool = False
     ) -> list[Cause]:
-        """Return what is wrong with the object by the schema of its version; `found`: what is known to be wrong."""
+        """Return the errors in the object by the schema of its version, after `found`, the errors already known."""
         scale = self.scales.get(str(new.get("apiVersion")))
         found = [*found, *(scale_problems(scale, new, is_status=is_status) if scale is not None else ())]
         wrong = [*found, *self.structural_of(new).validate(new, old, found=found, is_status=is_status)]
@@ -200,7 +206,7 @@ def _write_scale(rules: Rules, stored: Document, body: Document, ctx: WriteConte
 
 
 def strategy_of(rules: Rules, *, is_terminating: bool) -> Strategy:
-    """Return the rules of the kind as the registry's one write path takes them."""
+    """Return the rules of the kind as a strategy of the registry's write path."""
 
     def prepare_create(new: Document, ctx: WriteContext) -> None:
         if is_terminating:

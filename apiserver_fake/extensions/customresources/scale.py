@@ -1,6 +1,7 @@
-"""The replicas and the selector of an object whose definition has a scale: what they may be. Pure.
+"""Validation of the replicas and the selector of an object whose definition has a scale. Pure.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/validator.go,
+Source: kubernetes/kubernetes
+staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/validator.go,
 staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/helpers.go.
 """
 
@@ -17,7 +18,7 @@ _MOST: Final = (1 << 31) - 1
 
 
 def problems(scale: Document, document: Document, *, is_status: bool = False) -> Causes:
-    """Yield what is wrong with the places that a definition's scale names. `is_status`: only the status is written."""
+    """Yield the errors in the fields that a definition's scale names. `is_status`: only the status is written."""
     if not is_status:
         yield from _replicas(str(scale["specReplicasPath"]), document)
     yield from _replicas(str(scale["statusReplicasPath"]), document)

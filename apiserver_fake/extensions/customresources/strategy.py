@@ -1,4 +1,5 @@
-"""CustomResourceDefinitions: names that are left out, stored versions, and a deletion that begins with the objects.
+"""Write rules of CustomResourceDefinitions: default names, stored versions, and a deletion that deletes the
+objects first.
 
 Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition` and
 `staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/defaults.go`.
@@ -32,7 +33,7 @@ def _object(value: Any) -> Document:
 
 
 _NAME_LISTS, _VERSION_LISTS = ("shortNames", "categories"), ("additionalPrinterColumns", "selectableFields")
-"""What a definition does not say where it is empty (`omitempty` of upstream's types)."""
+"""List fields of a definition that are left out when empty (`omitempty` of upstream's types)."""
 
 
 def _without_empty(value: Document, lists: tuple[str, ...]) -> Document:

@@ -1,8 +1,9 @@
-"""The schema of a version of a custom resource: what it drops, completes, refuses, and what of it is published. Pure.
+"""The schema of a version of a custom resource: pruning, defaults, validation, and its published form.
+Pure.
 
     structural, causes = Structural.parse(schema, "spec.validation.openAPIV3Schema")
-    structural.complete(document)          # defaults, in place; before that, nulls that may not be
-    dropped = structural.prune(document)   # unknown fields, in place; their paths
+    structural.complete(document)          # defaults, in place; before that, drops nulls that are not allowed
+    dropped = structural.prune(document)   # unknown fields, in place; returns their paths
     causes = structural.validate(document, old)
 
 Everything that does not depend on a document is made once. Source: kubernetes/kubernetes
@@ -32,7 +33,7 @@ from services.cel.rules import OBJECT_LIMIT, RuleFaults, Rules
 _BLOCKING: Final = frozenset(
     ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
 )
-"""Mistakes with which rules cannot be evaluated."""
+"""Reasons of causes that keep validation rules from being evaluated."""
 _UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
     "validation"
@@ -42,10 +43,10 @@ _OTHERS: Final = Shape()
 
 @dataclass(frozen=True, eq=False)
 class Structural:
-    """A part of a structural schema, and what is in it: `fields`, what a list or map holds.
+    """A part of a structural schema: its `fields` and the `items` of a list.
 
-    `is_map`: it has `additionalProperties`. `values` is what they hold, None where that is not said. `is_root`: it is
-    the schema of a whole object.
+    `is_map`: it has `additionalProperties`. `values`: schema of the map's values, None if none is given. `is_root`:
+    it is the schema of a whole object.
     """
 
     schema: Document
@@ -57,7 +58,7 @@ class Structural:
 
     @classmethod
     def parse(cls, schema: Document, path: str) -> tuple[Structural | None, list[Cause]]:
-        """Return the schema of an object, and why there is none. `path`: where it is in its definition."""
+        """Return the schema of an object, or None and the causes. `path`: path of the schema in its definition."""
         if why := structurality.unreadable(schema):
             return None, [invalid(path, "", why)]
         causes = structurality.problems(schema, path)
@@ -82,7 +83,7 @@ class Structural:
 
     @cached_property
     def is_resource(self) -> bool:
-        """Whether it has apiVersion, kind and metadata of its own."""
+        """Whether the part has apiVersion, kind and metadata of its own."""
         return self.is_root or bool(self.schema.get("x-kubernetes-embedded-resource"))
 
     @cached_property
@@ -91,13 +92,13 @@ class Structural:
 
     @cached_property
     def default(self) -> Any:
-        """What an absent value becomes; None: it stays absent."""
+        """The value that an absent value gets; None if there is no default."""
         return self.schema.get("default")
 
     # -- unknown fields
 
     def prune(self, document: Any) -> list[str]:
-        """Drop the fields that the schema does not know, in place; return their paths, sorted."""
+        """Drop the fields that the schema does not declare, in place; return their paths, sorted."""
         dropped: list[str] = []
         self._prune(document, "", dropped, is_kept=False)
         return sorted(dropped)
@@ -143,7 +144,7 @@ class Structural:
     # -- defaults
 
     def complete(self, document: Any) -> None:
-        """Set the defaults, in place; nulls where none may be count as absent."""
+        """Set the defaults, in place; a null that is not allowed counts as absent."""
         self._drop_nulls(document)
         self._complete(document)
 
@@ -209,7 +210,7 @@ class Structural:
 
     @cached_property
     def rules(self) -> Rules | None:
-        """The rules of `x-kubernetes-validations`, compiled; None: there are none."""
+        """The compiled rules of `x-kubernetes-validations`; None if there are none."""
         return Rules.of(self.schema, is_root=self.is_resource)
 
     @cached_property
@@ -219,10 +220,11 @@ class Structural:
     def validate(
         self, new: Document, old: Document | None = None, *, found: Iterable[Cause] = (), is_status: bool = False
     ) -> list[Cause]:
-        """Return what is wrong with an object, in upstream's order; what did not change is not refused again.
+        """Return the errors in an object, in upstream's order; unchanged values are not refused again.
 
-        `found`: what other rules found before; like a wrong type it can keep rules from being evaluated, which is then
-        said. `is_status`: only the status subresource is written, so only the status is checked against the schema.
+        `found`: errors that other rules found before. Such an error, like a wrong type, can keep rules from being
+        evaluated; then a cause says so. `is_status`: only the status subresource is written, so only the status is
+        checked against the schema.
         """
         causes = self._value_causes(new, old, is_status=is_status)
         if not is_status:
@@ -236,14 +238,14 @@ class Structural:
         return causes + self.rule_causes(new, old).causes
 
     def rule_causes(self, new: Any, old: Any, *, path: str = "", budget: int = OBJECT_LIMIT) -> _Judged:
-        """Return which rules do not hold, and what is left of the budget."""
+        """Return the causes of failed rules, and the remaining budget."""
         if self.rules is None:
             return _Judged([], budget)
         result: RuleFaults = self.rules.validate(new, old, path=path, budget=budget)
         return _Judged([Cause(each.path or NO_PATH, *each[1:]) for each in result.causes], result.left)
 
     def value_causes(self, value: Any, *, path: str) -> list[Cause]:
-        """Return what is wrong with a value's types and limits; `path`: where it is."""
+        """Return the errors in a value's types and limits; `path`: path of the value."""
         return self._values.causes(value, path=path)
 
     def _value_causes(self, new: Document, old: Document | None, *, is_status: bool) -> list[Cause]:
@@ -266,7 +268,7 @@ class Structural:
         return Lists.of(self.schema)
 
     def resource_causes(self, value: Any, path: str) -> list[Cause]:
-        """Return what is wrong with apiVersion, kind and metadata of a resource and of those within it."""
+        """Return the errors in apiVersion, kind and metadata of a resource and of the resources embedded in it."""
         return self._resource_causes(value, path, is_top=False)
 
     def _resource_causes(self, value: Any, path: str, *, is_top: bool) -> list[Cause]:
@@ -291,7 +293,7 @@ class Structural:
 
     @cached_property
     def shape(self) -> Shape:
-        """The type of the values, for merging: which lists have keys or are sets, and what is taken whole."""
+        """The type of the values, for merging: which lists have keys or are sets, and which values are atomic."""
         schema = self.schema
         if schema.get("x-kubernetes-int-or-string"):
             return Shape("int-or-string")
@@ -319,13 +321,13 @@ class Structural:
         return Shape(kind, fields or None, others, is_atomic=is_atomic)
 
     def openapi(self, resource: Resource | None = None, *, is_v2: bool = False) -> Document:
-        """Return what is published of the schema; `resource` names group, version and kind."""
+        """Return the published form of the schema; `resource` gives its group, version and kind."""
         return published.published(self.schema, resource, is_v2=is_v2)
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """Rules that do not hold, and what is left of the budget; below 0, not every rule was evaluated."""
+    """The causes of failed rules, and the remaining budget; if that is below 0, not every rule was evaluated."""
 
     causes: list[Cause]
     left: int

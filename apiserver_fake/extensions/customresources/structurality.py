@@ -1,7 +1,7 @@
-"""What makes a schema structural: every field that a rule names has a type of its own. Pure.
+"""The check that a schema is structural: every field that a rule names has a type of its own. Pure.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/convert.go, validation.go,
-complete.go.
+Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/convert.go,
+validation.go, complete.go.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _STRUCTURE: Final = (
     ("x-kubernetes-map-type", "must be undefined"),
     ("x-kubernetes-validations", "must be empty"),
 )
-"""What an alternative may not say, for it is no rule but structure."""
+"""Keywords that an alternative must not have, because they describe structure."""
 
 
 class Level(Enum):
-    """Where a part of a schema is, as the errors about a missing type say it."""
+    """Position of a part of a schema, as errors about a missing type state it."""
 
     ROOT = "at the root"
     ITEM = "for specified array items"
@@ -43,7 +43,7 @@ class Level(Enum):
 
 
 def unreadable(schema: Schema) -> str:
-    """Return why a schema cannot be read at all; empty if it can."""
+    """Return why a schema cannot be read at all; empty if it can be read."""
     for name in _UNSUPPORTED:
         said = schema.get(name)
         if said or (name == "additionalItems" and said is not None):
@@ -56,7 +56,7 @@ def unreadable(schema: Schema) -> str:
 
 
 def parts(schema: Schema) -> Iterator[Schema]:
-    """Yield the schemas that are directly in a schema, alternatives included."""
+    """Yield the direct subschemas of a schema, alternatives included."""
     yield from (schema.get("properties") or {}).values()
     for name in ("items", "additionalProperties", "not"):
         if isinstance(schema.get(name), Mapping):
@@ -66,14 +66,14 @@ def parts(schema: Schema) -> Iterator[Schema]:
 
 
 def everywhere(schema: Schema) -> Iterator[Schema]:
-    """Yield a schema and all that is in it."""
+    """Yield a schema and all its subschemas, at any depth."""
     yield schema
     for inner in parts(schema):
         yield from everywhere(inner)
 
 
 def problems(schema: Schema, path: str) -> list[Cause]:
-    """Return why a schema that can be read is not structural, sorted as upstream does."""
+    """Return why a readable schema is not structural, sorted as upstream does."""
     found = [*_invariants(schema, Level.ROOT, path), *_completeness(schema, schema, path, path)]
     return sorted(found, key=lambda cause: f"{cause.path}: {cause.message}")
 

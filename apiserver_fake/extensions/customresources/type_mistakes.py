@@ -1,8 +1,9 @@
-"""Whether what a definition has for a schema can be one: the types of all keywords, at any depth. Pure.
+"""The JSON types of all keywords in a definition's schemas, checked at any depth. Pure.
 
-The OpenAPI of definitions leaves open what `items`, `additionalProperties` and the like hold, Go's types do not.
+The OpenAPI of definitions does not say what `items`, `additionalProperties` and the like hold; Go's types do.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/types_jsonschema.go.
+Source: kubernetes/kubernetes
+staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/types_jsonschema.go.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _keywords(schema: Any) -> dict[str, Any]:
 
 
 class _Node(msgspec.Struct):
-    """What a keyword that is a schema holds: an object, looked at in its turn."""
+    """Type of a keyword that holds a schema: an object, which is checked as well."""
 
 
 _FIELDS: Final = list(_keywords(_Node).items())

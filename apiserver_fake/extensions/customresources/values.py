@@ -1,10 +1,11 @@
-"""Values against schemas: types, limits, patterns, formats, required fields, and alternatives. Pure.
+"""Validation of values against schemas: types, limits, patterns, formats, required fields, and
+alternatives. Pure.
 
     values = Values(schema)
     values.accepts(document)                          # fast, by functions that are made once
-    values.causes(document, old)                      # why not, in upstream's words
+    values.causes(document, old)                      # the errors, in upstream's words
 
-A part that has not changed is not refused (KEP-4008): what is wrong with it is dropped where the old value of the same
+A part that has not changed is not refused (KEP-4008): its errors are dropped if the old value of the same
 field, or of the item with the same keys, is equal.
 
 Source: kubernetes/kube-openapi pkg/validation/validate; kubernetes/kubernetes
@@ -39,17 +40,17 @@ Schema = Mapping[str, Any]
 Accepts = Callable[[Any], bool]
 _TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _SHORT: Final = 128
-"""Texts of up to so many characters are not matched against a pattern anew each time."""
+"""Length in characters up to which the result of matching a string against a pattern is cached."""
 _NO_FORMAT: Final = {"integer": "int64", "number": "float64"}
-"""What upstream calls the format of a value that came from JSON."""
+"""Upstream's name for the format of a number decoded from JSON, by type."""
 
 
 _WHOLE_MAX: Final = (1 << 53) - 1
-"""Up to here a number that is written with a fraction or an exponent counts as an integer."""
+"""Largest number with a fraction or an exponent in its text that still counts as an integer."""
 
 
 def types_of(schema: Schema) -> tuple[str, ...]:
-    """Return the types that values may have; none: any."""
+    """Return the types that values may have; empty for any type."""
     if schema.get("x-kubernetes-int-or-string"):
         return ("integer", "string")
     kind = schema.get("type")
@@ -121,7 +122,7 @@ def _exceeds(value: float, name: str, limit: float, is_exclusive: bool) -> bool:
 
 
 def accepting(schema: Schema) -> Accepts:
-    """Return a function that says whether a value is what the schema says."""
+    """Return a function that says whether a value is valid by the schema."""
     by_type: dict[type, Accepts | None] = {kind: _accepting(schema, kind) for kind in _TYPES}
     by_type[type(None)] = _accepting_null(schema)
     if not any(by_type.values()):
@@ -291,9 +292,9 @@ def _objects(schema: Schema) -> Iterator[Accepts]:
 
 @dataclass
 class _Result:
-    """What is wrong, by text: a name as upstream has it (`.spec.a`), and the cause without its field.
+    """The errors by text: upstream's field name (`.spec.a`), and the cause without its field.
 
-    `matches` counts checks as upstream does, which shows the mistakes of the alternative that comes closest.
+    `matches` counts checks as upstream does; the errors of the alternative with the most matches are shown.
     """
 
     matches: int = 0
@@ -312,7 +313,7 @@ class _Result:
 
 
 class Pair:
-    """A value, and the value that the same part of the object had before."""
+    """A value, and the previous value of the same part of the object."""
 
     __slots__ = ("_by_key", "_equal", "new", "old", "schema")
 
@@ -322,7 +323,7 @@ class Pair:
         self._by_key: dict[str, Any] | None = None
 
     def key(self, name: str) -> Pair | None:
-        """Return the pair of a field; None: it was not there, or the schema does not know it."""
+        """Return the pair of a field; None if the field was absent or the schema does not declare it."""
         new, old = self.new, self.old
         if not isinstance(new, dict) or not isinstance(old, dict) or name not in new or name not in old:
             return None
@@ -330,7 +331,7 @@ class Pair:
         return Pair(new[name], old[name], inner) if isinstance(inner, Mapping) else None
 
     def index(self, place: int) -> Pair | None:
-        """Return the pair of an item of a list whose items have keys."""
+        """Return the pair of an item in a list with keys; None for any other list or a new item."""
         items = self.schema.get("items")
         if not self._has_keys() or not isinstance(items, Mapping):
             return None
@@ -350,7 +351,7 @@ class Pair:
         return as_json([item.get(each) for each in keys] if isinstance(item, dict) else [])
 
     def is_equal(self) -> bool:
-        """Whether nothing changed; items that have keys may change their order."""
+        """Whether the value is unchanged; items with keys may change their order."""
         if self._equal is None:
             self._equal = self._compare()
         return self._equal
@@ -374,7 +375,7 @@ class Values:
         self.accepts = accepting(schema)
 
     def causes(self, value: Any, old: Pair | None = None, *, path: str = "") -> list[Cause]:
-        """Return why a value is not accepted. `path`: where it is; `old`: the same part before, if there was one."""
+        """Return the errors in a value. `path`: path of the value; `old`: the same part before, None if it is new."""
         if self.accepts(value):
             return []
         found = _report_part(self.schema, value, "", old)

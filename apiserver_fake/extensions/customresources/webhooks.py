@@ -1,7 +1,8 @@
-"""Conversion webhooks: a ConversionReview by HTTPS to what a definition names, and its answer, checked.
+"""Conversion webhooks: sends a ConversionReview over HTTPS to a definition's webhook, and checks the
+answer.
 
-A write waits for it outside of the commit: nothing is awaited while a write is evaluated (decision 0088). A service is
-reached as its address is: by a resolver that is given. Source: upstream
+A write waits for the answer outside of the commit: nothing is awaited while a write is evaluated (decision
+0088). The address of a service comes from a resolver that is passed in. Source: upstream
 `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go`.
 """
 
@@ -29,7 +30,9 @@ _IMMUTABLE = ("name", "namespace", "uid")
 _CHANGEABLE = ("labels", "annotations")
 
 Address = Callable[[str, str, int], tuple[str, int]]
-"""`(namespace, service, port)` to the host and port where the service is reached. Raises: LookupError with why not."""
+"""Resolver: returns the host and port of a service for `(namespace, service, port)`. Raises: LookupError
+with the reason.
+"""
 
 
 class _Failed(Exception):
@@ -37,7 +40,7 @@ class _Failed(Exception):
 
 
 class WebhookConverter:
-    """Converts the objects of one definition by its webhook."""
+    """Converts the objects of one definition with its webhook."""
 
     def __init__(self, definition: Document, address: Address, tracer: Tracer) -> None:
         webhook = definition["spec"]["conversion"]["webhook"]
@@ -47,9 +50,10 @@ class WebhookConverter:
         self._address, self._tracer = address, tracer
 
     async def __call__(self, documents: list[Document], api_version: str) -> list[Document]:
-        """Return the documents in that version, in their order; those that are in it already are not sent.
+        """Return the documents in that version, in their order; documents already in that version are not sent.
 
-        Raises: ApiError (500) in upstream's words for a webhook that cannot be reached, refuses or answers nonsense.
+        Raises: ApiError (500) in upstream's words if the webhook cannot be reached, refuses, or its answer is
+        malformed.
         """
         sent = [each for each in documents if each.get("apiVersion") != api_version]
         if not sent:
@@ -205,5 +209,5 @@ def _converted(sent: list[Document], answered: list[Any], api_version: str) -> l
 
 
 def make_webhooks(address: Address, tracer: Tracer) -> Callable[[Document], Converter]:
-    """Return how converters are made from definitions."""
+    """Return a function that makes the converter of a definition."""
     return lambda definition: WebhookConverter(definition, address, tracer)

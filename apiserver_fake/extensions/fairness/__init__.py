@@ -1,1 +1,1 @@
-"""API priority and fairness (KEP-1040): who is served, who waits and who is refused when there is too much to do."""
+"""API priority and fairness (KEP-1040): which requests are executed, queued or refused under overload."""

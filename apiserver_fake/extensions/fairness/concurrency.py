@@ -1,4 +1,5 @@
-"""How the server's concurrency is divided among priority levels: by shares, and by what one lends to another. Pure.
+"""Division of the server's concurrency among priority levels: by shares, and by lending and borrowing.
+Pure.
 
 Source: KEP-1040 (Dispatching, borrowing), upstream
 `staging/src/k8s.io/apiserver/pkg/util/flowcontrol/conc_alloc.go`, `apf_controller.go`.
@@ -12,16 +13,16 @@ from typing import Final, NamedTuple
 from apiserver_fake.extensions.fairness.queue_set import Demand
 
 SMOOTHING: Final = 0.977
-"""How much of a level's smoothed demand is kept from one adjustment to the next."""
+"""Fraction of a level's smoothed demand that is kept from one adjustment to the next."""
 MAX_SEATS_SHARE: Final = 0.15
-"""The part of a level's nominal concurrency that one request may occupy."""
+"""Fraction of a level's nominal concurrency that one request may occupy."""
 NOTHING: Final = Demand()
 TARGET_MIN: Final = 0.001
 EPSILON: Final = 1e-7
 
 
 class Bounds(NamedTuple):
-    """One class to which concurrency is allocated: what it should have in proportion, and its limits."""
+    """One class in an allocation of concurrency: its target, and its lower and upper limit."""
 
     target: float
     lower: float
@@ -29,13 +30,13 @@ class Bounds(NamedTuple):
 
 
 class Impossible(ValueError):
-    """The bounds of all classes leave no allocation of that sum."""
+    """No allocation within the bounds of all classes has the required sum."""
 
 
 def allocate(total: int, classes: Sequence[Bounds]) -> tuple[list[float], float]:
     """Return allocations that sum to `total`, and the fair proportion.
 
-    Each is its class's target times that proportion, or the bound that is in the way. Raises: Impossible.
+    Each allocation is its class's target times that proportion, limited to the class's bounds. Raises: Impossible.
     """
     targets = [max(each.target, TARGET_MIN) for each in classes]
     low, high = sum(each.lower for each in classes), sum(each.upper for each in classes)
@@ -68,8 +69,10 @@ def allocate(total: int, classes: Sequence[Bounds]) -> tuple[list[float], float]
 
 @dataclass(frozen=True)
 class Limits:
-    """The concurrency of a priority level. `nominal`: by its shares; `lower` is left when it has lent all it may,
-    `upper` when it has borrowed all it may."""
+    """The concurrency limits of a priority level, in seats. `nominal`: by its shares.
+
+    `lower`: left when it has lent all it may. `upper`: reached when it has borrowed all it may.
+    """
 
     nominal: int
     lower: int
@@ -77,13 +80,13 @@ class Limits:
 
     @property
     def initial(self) -> int:
-        """What a level has before its demand is known."""
+        """The seats of a level before its demand is known."""
         return self.nominal - (self.nominal - self.lower) // 2
 
 
 @dataclass(frozen=True)
 class Shares:
-    """What a priority level's configuration says of its concurrency. `borrowing_percent`: None is without limit."""
+    """A priority level's configuration of concurrency. `borrowing_percent`: None means no limit."""
 
     shares: int
     lendable_percent: int = 0
@@ -96,7 +99,7 @@ def _round(value: float) -> int:
 
 
 def limits_of(levels: Mapping[str, Shares], server_limit: int) -> dict[str, Limits]:
-    """Return the limits of every level of a server that executes `server_limit` seats at once."""
+    """Return the limits of every level, for a server that executes `server_limit` seats at once."""
     total = sum(each.shares for each in levels.values())
     found: dict[str, Limits] = {}
     for name, each in levels.items():
@@ -110,19 +113,21 @@ def limits_of(levels: Mapping[str, Shares], server_limit: int) -> dict[str, Limi
 
 
 def max_seats(nominal: int, hand: int) -> int:
-    """Return the seats that the widest request of a level with queues may occupy, before the estimator's own limit."""
+    """Return the most seats that one request of a level with queues may occupy, before the estimator's own limit."""
     return max(1, min(math.ceil(nominal * MAX_SEATS_SHARE), nominal // hand))
 
 
 @dataclass(frozen=True)
 class Smoothed:
-    """A level's demand for seats, as borrowing goes by it."""
+    """A level's demand for seats, smoothed for borrowing."""
 
     demand: Demand = NOTHING
     smoothed: float = 0.0
 
     def after(self, demand: Demand) -> "Smoothed":
-        """Return it after another period: rising with the demand's envelope at once, falling slowly."""
+        """Return the smoothed demand after another period: it rises with the demand's envelope at once, and falls
+        slowly.
+        """
         if demand.duration_s <= 0:
             return Smoothed(Demand(self.demand.average, self.demand.deviation, demand.most), self.smoothed)
         envelope = demand.average + demand.deviation
@@ -130,8 +135,10 @@ class Smoothed:
 
 
 class Adjusted(NamedTuple):
-    """The concurrency that levels have for the next period. `fair`: the fair proportion; None when it stays as it was,
-    for the bounds contradict each other."""
+    """The concurrency of all levels for the next period. `fair`: the fair proportion.
+
+    `fair` is None when concurrency stays as it was, because the bounds contradict each other.
+    """
 
     current: dict[str, int]
     targets: dict[str, float]
@@ -139,7 +146,7 @@ class Adjusted(NamedTuple):
 
 
 def adjust(limits: Mapping[str, Limits], demands: Mapping[str, Smoothed], current: Mapping[str, int]) -> Adjusted:
-    """Return how levels lend and borrow for the next period, by the demand of the last."""
+    """Return the levels' concurrency for the next period, lent and borrowed by the demand of the last period."""
     bounds: dict[str, Bounds] = {}
     for name, limit in limits.items():
         demand = demands[name]

@@ -1,4 +1,4 @@
-"""Which FlowSchema a request belongs to, and so which priority level. Pure.
+"""The FlowSchema of a request, and with it the priority level. Pure.
 
 Source: upstream `staging/src/k8s.io/apiserver/pkg/util/flowcontrol/rule.go`,
 `staging/src/k8s.io/apiserver/pkg/server/filters/priority-and-fairness.go`.
@@ -72,19 +72,19 @@ class _Spec(View, frozen=True):
 
 
 class FlowSchema(View, frozen=True):
-    """A flow schema, as far as it is asked."""
+    """A FlowSchema, as far as its fields are used."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
 
     @classmethod
     def of(cls, body: bytes) -> "FlowSchema":
-        """Return a stored one."""
+        """Decode a stored FlowSchema."""
         return msgspec.json.decode(body, type=cls)
 
 
 class Matched(NamedTuple):
-    """The flow schema of a request. `by`: how its flows are distinguished: ByUser, ByNamespace, or not at all."""
+    """The flow schema of a request. `by`: its distinguisher method: ByUser, ByNamespace, or empty for none."""
 
     schema: str
     uid: str
@@ -92,17 +92,17 @@ class Matched(NamedTuple):
     by: str = ""
 
     def distinguisher(self, identity: Identity, asked: Attributes) -> str:
-        """Return which flow of the schema a request belongs to."""
+        """Return the flow distinguisher of a request: a user, a namespace, or empty."""
         if self.by == "ByUser":
             return identity.user
         return asked.namespace if self.by == "ByNamespace" else ""
 
 
 class FlowSchemas:
-    """Flow schemas, in the order in which they are asked."""
+    """Flow schemas, in the order in which they are matched."""
 
     def __init__(self, schemas: Iterable[FlowSchema], levels: Iterable[str]) -> None:
-        """One whose priority level is not among `levels` matches nothing."""
+        """Sort the schemas by precedence. A schema whose priority level is not among `levels` is left out."""
         known = frozenset(levels)
         served = [each for each in schemas if each.spec.priority_level_configuration.name in known]
         self._ordered = sorted(served, key=_order)
@@ -113,7 +113,9 @@ class FlowSchemas:
         self._namespaces = frozenset(name for each in resources for name in each.namespaces)
 
     def kind_of(self, identity: Identity, asked: Attributes) -> tuple[object, ...]:
-        """Return what two requests have in common that match the same schema: what no rule asks for is left out."""
+        """Return a key that two requests share only if they match the same schema: attributes that no rule uses are
+        left out.
+        """
         user = identity.user
         if user not in self._users and not user.startswith(_ACCOUNT):
             user = ""
@@ -145,8 +147,11 @@ def _matched(schema: FlowSchema) -> Matched:
 
 
 def as_client(identity: Identity) -> Identity:
-    """Return a caller as upstream knows it: components of the mesh have users of their own, for which the suggested
-    schemas have the service accounts of `kube-system`, and hosts of nodes stand for their nodes."""
+    """Return the caller as upstream identifies it.
+
+    Mesh components have users of their own; the suggested schemas name `kube-system` service accounts for them. A
+    node host is treated as its nodes.
+    """
     found = external(identity)
     user, groups = found.user, found.groups
     if user == CLAIM_MANAGER.user:
@@ -203,7 +208,7 @@ _NAMESPACE_PARTS = ("finalize", "status")
 
 
 def attributes_of(method: str, path: str, parts: Sequence[str], query: Mapping[str, str]) -> Attributes:
-    """Return what a request asks for, read from its path alone, whether that is served or not.
+    """Return the attributes of a request, read from its path alone, whether or not the path is served.
 
     Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`.
     """

@@ -1,7 +1,8 @@
-"""Where requests of both endpoints come in: executed at once, after they have waited, or refused with 429.
+"""Entry of requests at both endpoints: a request is executed at once, executed after waiting, or refused
+with 429.
 
-The stored FlowSchemas and PriorityLevelConfigurations decide, and changes of them act at once; whether a schema's level
-exists is written into its status. Source: decision 0038, upstream
+The stored FlowSchemas and PriorityLevelConfigurations decide, and changes of them act at once. The status of a
+schema says whether its level exists. Source: decision 0038, upstream
 `staging/src/k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go`,
 `staging/src/k8s.io/apiserver/pkg/server/filters/priority-and-fairness.go`.
 """
@@ -48,29 +49,30 @@ from services.telemetry.metrics import Samples
 log = structlog.get_logger()
 
 ADJUSTED_S: Final = 10.0
-"""How often levels lend and borrow anew."""
+"""Period in seconds of the adjustment of lent and borrowed concurrency."""
 REQUEST_S: Final = 60.0
 WAIT_SHARE: Final = 4
-"""A request waits for at most a quarter of the time that it has."""
+"""Divisor of a request's deadline: it waits in a queue for at most a quarter of its time."""
 MANAGER: Final = "api-priority-and-fairness-config-consumer-v1"
 EVENTS_OF_NODE, TOKENS_OF_NODE = (50.0, 1_000.0), (5.0, 250.0)
-"""What one node may create a second, after a burst: its kubelet records as many Events at most."""
+"""Limits of what one node may create: (requests per second, burst). Its kubelet records at most as many Events."""
 UPDATES_MAX, UPDATES_S = 6, 60.0
-"""How often the status of one flow schema is written, and in which time."""
+"""Most status writes of one flow schema, and the period in seconds to which that limit applies."""
 TOO_MANY: Final = "Too many requests, please try again later."
 
 
 class Overloaded(TooManyRequests):
-    """The refusal of a request for which there is no place in its priority level."""
+    """The refusal of a request that its priority level cannot execute or queue."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(TOO_MANY, retry_after_s=retry_after_s)
 
 
 class Slices:
-    """Long work of many requests, piece by piece: one piece in each turn of the loop, whoever it belongs to.
+    """Takes long requests in turns: one piece of work of one request per turn of the event loop.
 
-    So a turn stays short however many long lists are under way, and short requests are answered between two pieces.
+    So a turn stays short however many long lists are in progress, and short requests are answered between two
+    pieces.
     """
 
     def __init__(self) -> None:
@@ -79,7 +81,7 @@ class Slices:
         self.count = 0
 
     async def next(self) -> None:
-        """Return when it is the caller's turn to do one piece."""
+        """Wait until the caller may do its next piece."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append(turn)
@@ -99,7 +101,7 @@ class Slices:
 
 
 class _Dangling(NamedTuple):
-    """The level that a flow schema is of, and its conditions Dangling."""
+    """The priority level of a flow schema, and its Dangling conditions."""
 
     level: str
     conditions: tuple[Document, ...]
@@ -116,8 +118,10 @@ class FairDispatch:
     """Priority and fairness of one API server."""
 
     def __init__(self, store: Store, clock: Clock, server_limit: int, mandatory: Sequence[Document], api: Api) -> None:
-        """`server_limit`: seats in all. `mandatory`: objects that count as stored while none of their name is. `api`:
-        how conditions are written."""
+        """Configure the levels from the store. `server_limit`: total seats.
+
+        `mandatory`: objects that count as stored while no object of their name is. `api`: used to write conditions.
+        """
         self._store, self._clock, self._api = store, clock, api
         self.levels = PriorityLevels(server_limit, clock.now())
         self.slices = Slices()
@@ -134,7 +138,7 @@ class FairDispatch:
     # -- configuration
 
     def note(self, changes: Iterable[Change]) -> None:
-        """Take notice of commits."""
+        """Take in committed changes."""
         if any(change.record.resource in (SCHEMAS, LEVELS) for change in changes):
             self._configure()
 
@@ -225,12 +229,14 @@ class FairDispatch:
     # -- requests
 
     def flow_of(self, identity: Identity, asked: Attributes) -> Flow:
-        """Return where a request belongs."""
+        """Return the flow of a request."""
         return self.levels.flow_of(identity, asked)
 
     def work_of(self, flow: Flow, asked: Attributes, resource: str, limit: int, watchers: int) -> Work:
-        """Return what a request costs. `resource`: its kind as it is stored; `limit`: of a list's page; `watchers`: how
-        many watches may want the event of a write."""
+        """Return the work (seats) of a request. `resource`: its kind as stored; `limit`: that of a list's page.
+
+        `watchers`: the number of watches that may receive the event of a write.
+        """
         if asked.verb in ("list", "watch"):
             objects, size = self._store.size_of(resource)
             return work.of_list(work.Stored(objects, size), limit, flow.level.max_seats, is_single=bool(asked.name))
@@ -239,14 +245,14 @@ class FairDispatch:
         return ONE
 
     def enter_call(self, identity: Identity, call: Request, watchers: int) -> QueuedRequest:
-        """Let a call of a component in, as `enter`."""
+        """Admit a call of a component, as `enter` does."""
         plural, _, group = call.resource.partition(".")
         asked = Attributes(call.verb, group, plural, call.subresource, call.name, call.namespace)
         flow = self.levels.flow_of(identity, asked)
         return self.enter(flow, identity, asked, self.work_of(flow, asked, call.resource, call.limit, watchers))
 
     def enter(self, flow: Flow, identity: Identity, asked: Attributes, cost: Work = ONE) -> QueuedRequest:
-        """Let a request in. It is executed, or it waits and `wait` is due. Raises: Overloaded."""
+        """Admit a request: it is executed, or it waits and the caller must call `wait`. Raises: Overloaded."""
         if asked.verb == "create" and identity.node:
             kind = f"{asked.resource}/{asked.subresource}"
             rate = self._rates.get(kind)
@@ -260,7 +266,7 @@ class FairDispatch:
         return request
 
     async def wait(self, request: QueuedRequest, deadline_s: float = REQUEST_S) -> None:
-        """Return once a request is executed. `deadline_s`: how long it may take in all. Raises: Overloaded."""
+        """Wait until the request is executed. `deadline_s`: total time it may take, in seconds. Raises: Overloaded."""
         if request.state is not WAITING:
             return
         decided = asyncio.get_running_loop().create_future()
@@ -278,7 +284,7 @@ class FairDispatch:
                 raise Overloaded(self._withdraw(request, TIME_OUT)) from None
 
     def leave(self, request: QueuedRequest) -> None:
-        """Note that a request was executed, or that its client waits no more; a second time it changes nothing."""
+        """End a request: it was executed, or its client no longer waits. A second call has no effect."""
         if request.state is not EXECUTING:
             if request.state is WAITING:
                 self._withdraw(request, CANCELLED)
@@ -309,7 +315,7 @@ class FairDispatch:
         return metrics.METRICS.of(self.levels)
 
     def dump(self, what: str, *, has_details: bool = False) -> str | None:
-        """Return what upstream's debug endpoint of that name shows; None for another name."""
+        """Return the text of upstream's debug endpoint of that name; None if there is no such endpoint."""
         match what:
             case "dump_priority_levels":
                 return self.levels.dump_priority_levels()

@@ -1,7 +1,8 @@
-"""The priority levels of a server: what the stored objects configure, who is executed, waits or is refused. Pure.
+"""The priority levels of a server: their configuration, and which requests are executed, queued or refused.
+Pure.
 
-Requests come with the time and leave with a decision; those that are decided later are returned by the call that
-decides them. Source: KEP-1040, upstream `staging/src/k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go`,
+Each call takes the time and returns a decision. A request that is decided later is returned by the call that
+decides it. Source: KEP-1040, upstream `staging/src/k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go`,
 `apf_filter.go`, `dropped_requests_tracker.go`.
 """
 
@@ -21,9 +22,9 @@ from services.api.meta import ObjectMeta, View
 from services.telemetry.metrics import Histogram
 
 EXEMPT, CATCH_ALL = "exempt", "catch-all"
-"""The levels, and the flow schemas, that there are always."""
+"""Names of the mandatory priority levels and flow schemas."""
 FLOWS_MAX: Final = 8192
-"""For how many kinds of requests it is remembered where they belong."""
+"""Limit of the kinds of requests whose flow is cached."""
 RETRY_AFTER_MAX_S: Final = 32
 DURATIONS_S: Final = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 LENGTHS: Final = (0, 10, 25, 50, 100, 250, 500, 1000)
@@ -60,14 +61,14 @@ class _LevelSpec(View, frozen=True):
 
 
 class LevelConfiguration(View, frozen=True):
-    """A PriorityLevelConfiguration, as far as it is acted on."""
+    """A PriorityLevelConfiguration, as far as its fields are used."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _LevelSpec = _LevelSpec()
 
     @property
     def shares(self) -> Shares:
-        """What it says of concurrency."""
+        """Its configuration of concurrency."""
         if (limited := self.spec.limited) is not None:
             return Shares(limited.nominal_concurrency_shares, limited.lendable_percent, limited.borrowing_limit_percent)
         exempt = self.spec.exempt or _Exempt()
@@ -75,7 +76,7 @@ class LevelConfiguration(View, frozen=True):
 
     @property
     def queuing(self) -> Queuing:
-        """What it says of queues."""
+        """Its configuration of queues."""
         if self.spec.limited is None:
             return UNLIMITED
         found = self.spec.limited.limit_response.queuing
@@ -83,7 +84,7 @@ class LevelConfiguration(View, frozen=True):
 
 
 class RetryAfter:
-    """After how many seconds a refused client should come again: more while many are refused, then less again."""
+    """The Retry-After of refused requests, in seconds: it grows while many are refused, then shrinks again."""
 
     def __init__(self) -> None:
         self.seconds = 1
@@ -92,7 +93,7 @@ class RetryAfter:
         self._history: list[tuple[int, int]] = []
 
     def note(self, now_s: float) -> int:
-        """Note a refusal and return what its client is asked for."""
+        """Count a refusal and return its Retry-After in seconds."""
         second = int(now_s)
         if second == self._second:
             self._dropped += 1
@@ -109,8 +110,11 @@ class RetryAfter:
 
 
 class FlowCounters:
-    """What is counted of the requests of one flow schema in one priority level. `at_once`: those that did not wait,
-    `of_one`: those of one seat; they are in the histograms only when these are read."""
+    """The counters of one flow schema's requests in one priority level.
+
+    `at_once`: requests that did not wait. `of_one`: requests of one seat. Both enter the histograms only when these
+    are read.
+    """
 
     __slots__ = (
         "_seats",
@@ -137,21 +141,21 @@ class FlowCounters:
 
     @property
     def waited_s(self) -> Histogram:
-        """How long requests waited."""
+        """Histogram of the time that requests waited, in seconds."""
         self._waited_s.observe(0.0, self.at_once)
         self.at_once = 0
         return self._waited_s
 
     @property
     def seats(self) -> Histogram:
-        """How many seats requests were estimated to need."""
+        """Histogram of the estimated seats of requests."""
         self._seats.observe(1, self.of_one)
         self.of_one = 0
         return self._seats
 
 
 class Level:
-    """One priority level as it is. `current`: the seats it may use until concurrency is adjusted again."""
+    """The state of one priority level. `current`: the seats it may use until the next adjustment of concurrency."""
 
     def __init__(self, configuration: LevelConfiguration, now_s: float) -> None:
         self.configuration = configuration
@@ -173,7 +177,7 @@ class Level:
 
 
 class Flow:
-    """Where a kind of requests belongs."""
+    """The flow schema, priority level and counters of a kind of request."""
 
     __slots__ = ("counters", "level", "matched", "uids")
 
@@ -183,7 +187,7 @@ class Flow:
 
 
 class Refused(NamedTuple):
-    """A request that is refused: why, and after how many seconds it may be sent again."""
+    """A refused request: the reason, and the seconds after which it may be sent again."""
 
     reason: str
     retry_after_s: int
@@ -207,9 +211,10 @@ class PriorityLevels:
     def configure(
         self, levels: Iterable[LevelConfiguration], schemas: Iterable[bytes], now_s: float
     ) -> list[QueuedRequest]:
-        """Take what is stored, the mandatory objects included, and return the requests that are executed now.
+        """Apply the stored configuration, mandatory objects included, and return the requests that are executed
+        now.
 
-        A level that is not wanted any more serves what it has and gets nothing new.
+        A level that is no longer configured finishes its requests and gets no new ones.
         """
         wanted = {each.metadata.name: each for each in levels}
         for name, configuration in wanted.items():
@@ -236,7 +241,7 @@ class PriorityLevels:
         return self.adjust(now_s)
 
     def adjust(self, now_s: float) -> list[QueuedRequest]:
-        """Let levels lend and borrow by their demand since the last time; return the requests that are executed now."""
+        """Lend and borrow concurrency by the demand since the last call; return the requests that are executed now."""
         for level in self.levels.values():
             level.demand = level.demand.after(level.queues.demand(now_s))
         found = adjust(
@@ -252,7 +257,7 @@ class PriorityLevels:
         return started
 
     def flow_of(self, identity: Identity, asked: Attributes) -> Flow:
-        """Return where a request belongs; what no schema matches belongs to catch-all."""
+        """Return the flow of a request; catch-all if no schema matches."""
         client = self.client(identity)
         key = self._schemas.kind_of(client, asked)
         flow = self._flows.get(key)
@@ -268,7 +273,7 @@ class PriorityLevels:
         return flow
 
     def client(self, identity: Identity) -> Identity:
-        """Return a caller as flow schemas know it."""
+        """Return the caller's identity as flow schemas match it."""
         known = self._clients.get(identity)
         if known is None:
             if len(self._clients) >= FLOWS_MAX:
@@ -281,7 +286,9 @@ class PriorityLevels:
     def start(
         self, flow: Flow, identity: Identity, asked: Attributes, work: Work, now_s: float
     ) -> tuple[QueuedRequest | Refused, list[QueuedRequest]]:
-        """Let a request in and return it, executing or waiting, or its refusal; and which others are executed now."""
+        """Admit a request: return it, executing or waiting, or its refusal; and the other requests that are
+        executed now.
+        """
         level, counters = flow.level, flow.counters
         request = QueuedRequest(flow, work, (identity, asked))
         queues = level.queues
@@ -307,8 +314,10 @@ class PriorityLevels:
         return request, self._noted(queues.dispatch(now_s), now_s)
 
     def finish(self, request: QueuedRequest, now_s: float) -> list[QueuedRequest]:
-        """Note that a request was executed and return which are executed now. Where its work has `additional_s`,
-        `release` is due after that."""
+        """End an executed request and return the requests that are executed now.
+
+        If its work has `additional_s`, call `release` after that time.
+        """
         flow: Flow = request.flow
         counters = flow.counters
         counters.executing -= 1
@@ -322,13 +331,13 @@ class PriorityLevels:
         return []
 
     def release(self, request: QueuedRequest, now_s: float) -> list[QueuedRequest]:
-        """Release the seats that a finished request has kept."""
+        """Release the seats that a finished request has kept, and return the requests that are executed now."""
         flow: Flow = request.flow
         flow.counters.seats_executing -= request.most
         return self._noted(flow.level.queues.release(request, now_s), now_s)
 
     def withdraw(self, request: QueuedRequest, why: str, now_s: float) -> tuple[int, list[QueuedRequest]]:
-        """Give up a request that waits. Return after how many seconds it may be sent again, and which are executed."""
+        """Remove a waiting request. Return its Retry-After in seconds, and the requests that are executed now."""
         flow: Flow = request.flow
         counters = flow.counters
         counters.in_queues -= 1

@@ -1,9 +1,9 @@
-"""The queues of one priority level: fair queuing of requests that occupy seats for a while. Pure.
+"""The queues of one priority level: fair queuing of requests that occupy seats for a time. Pure.
 
-A request that does not fit waits in one of the queues that shuffle sharding deals to its flow. Of the queues in which
-something waits, the one whose oldest request would finish first in virtual time is next: each busy queue gets the same
-number of seats over time, whatever the number and width of its requests. Time is given, decisions are returned.
-Source: KEP-1040 (Fair Queuing for Server Requests), upstream
+A request that does not fit waits in one of the queues that shuffle sharding deals to its flow. Among the
+non-empty queues, the one whose oldest request would finish first in virtual time is next. So each busy queue
+gets the same number of seats over time, whatever the number and width of its requests. The time is passed in,
+decisions are returned. Source: KEP-1040 (Fair Queuing for Server Requests), upstream
 `staging/src/k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset`, `pkg/util/shufflesharding`.
 """
 
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 ESTIMATED_SERVICE_S: Final = 0.003
-"""How long a request is assumed to take while it is executed; corrected when it has finished."""
+"""Estimated execution time of a request, in seconds; corrected when it has finished."""
 HANDS_MAX: Final = 20_000
 WAITING, EXECUTING, FINISHED = "waiting", "executing", "finished"
 
 
 class Work(NamedTuple):
-    """What a request costs: `seats` while it is executed, then `final_seats` for `additional_s` seconds.
+    """The cost of a request: `seats` while it is executed, then `final_seats` for `additional_s` seconds.
 
-    `is_long`: its answer is made piece by piece, however many seats its level lets it have.
+    `is_long`: its answer is made piece by piece, however many seats its level allows.
     """
 
     seats: int = 1
@@ -33,12 +33,12 @@ class Work(NamedTuple):
 
     @property
     def most(self) -> int:
-        """The seats that it occupies."""
+        """The most seats that it occupies at once."""
         return max(self.seats, self.final_seats)
 
     @property
     def total_work(self) -> float:
-        """The whole of it, in seat-seconds."""
+        """The total work, in seat-seconds."""
         return self.seats * ESTIMATED_SERVICE_S + self.final_seats * self.additional_s
 
 
@@ -46,7 +46,7 @@ ONE: Final = Work()
 
 
 class QueuedRequest:
-    """One request on its way through a priority level. `about`: what dumps say of it; it decides nothing."""
+    """One request in a priority level. `about`: its description in dumps, which influences no decision."""
 
     __slots__ = (
         "about",
@@ -90,7 +90,7 @@ class Queue:
 
 
 def hand_of(hashed: int, queues: int, size: int) -> tuple[int, ...]:
-    """Return the `size` different queues that a flow with this hash is dealt, of `queues`."""
+    """Return the `size` different queues, of `queues`, that are dealt to a flow with this hash."""
     remainders: list[int] = []
     for each in range(size):
         hashed, remainder = divmod(hashed, queues - each)
@@ -104,15 +104,17 @@ def hand_of(hashed: int, queues: int, size: int) -> tuple[int, ...]:
 
 
 def hash_of(schema: str, distinguisher: str) -> int:
-    """Return the hash of a flow: 64 bits."""
+    """Return the 64-bit hash of a flow."""
     digest = hashlib.sha256(f"{schema}\0{distinguisher}".encode()).digest()
     return int.from_bytes(digest[:8], "little")
 
 
 @dataclass(frozen=True)
 class Queuing:
-    """`queues` of at most `length` requests, of which each flow is dealt `hand`. 0 queues: what does not fit is
-    refused; fewer: nothing is limited."""
+    """A queue configuration: `queues` of at most `length` requests, of which each flow is dealt `hand`.
+
+    0 queues: a request that does not fit is refused. Fewer than 0: nothing is limited.
+    """
 
     queues: int = 0
     hand: int = 0
@@ -121,12 +123,12 @@ class Queuing:
 
 UNLIMITED: Final = Queuing(queues=-1)
 CONCURRENCY_LIMIT, QUEUE_FULL, TIME_OUT, CANCELLED = "concurrency-limit", "queue-full", "time-out", "cancelled"
-"""Why a request is refused."""
+"""Reasons for which a request is refused."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """The seats that were in use or waited for over a period: average, standard deviation, most."""
+    """The seats in use or waited for over a period: average, standard deviation, maximum."""
 
     average: float = 0.0
     deviation: float = 0.0
@@ -137,8 +139,8 @@ class Demand:
 class QueueSet:
     """The queues of one priority level.
 
-    Invariants: the seats in use are at most `limit`, but for one request that is wider than that and alone; while a
-    request waits that fits, none that could be executed is left waiting in its queue's front.
+    Invariants: the seats in use are at most `limit`, unless one request that is wider than `limit` runs alone.
+    While a waiting request fits, no executable request is left at the front of its queue.
     """
 
     def __init__(self, queuing: Queuing, limit: int, now_s: float = 0.0) -> None:
@@ -161,12 +163,14 @@ class QueueSet:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and nothing is executed."""
+        """Whether no request waits and none is executed."""
         return not self.waiting and not self.executing
 
     def configure(self, queuing: Queuing, limit: int, now_s: float) -> list[QueuedRequest]:
-        """Take another configuration and return what can be executed now. Queues that are too many go once they are
-        empty."""
+        """Apply another configuration and return the requests that are executed now.
+
+        Surplus queues are removed once they are empty.
+        """
         self._sync(now_s)
         if queuing != self.queuing:
             self._hands.clear()
@@ -179,8 +183,11 @@ class QueueSet:
     # -- requests
 
     def start(self, request: QueuedRequest, schema: str, distinguisher: str, now_s: float) -> str:
-        """Execute a request, let it wait, or refuse it: return "" or why it is refused. Whether it waits is its state;
-        then `dispatch` is due, for it may be narrower than what waits already."""
+        """Execute, queue or refuse a request; return "" or the reason of the refusal.
+
+        Its state says whether it waits. Then call `dispatch`, because it may be narrower than the requests that already
+        wait.
+        """
         self._sync(now_s)
         request.arrival_s, request.arrival_r = now_s, self.current_r
         if self.queuing.queues < 1:
@@ -214,13 +221,16 @@ class QueueSet:
         return ""
 
     def dispatch(self, now_s: float) -> list[QueuedRequest]:
-        """Return what is executed from now on, the one that was enqueued last among it or not."""
+        """Return the requests that are executed from now on; the one enqueued last may or may not be among them."""
         self._sync(now_s)
         return self._dispatch()
 
     def finish(self, request: QueuedRequest, now_s: float) -> list[QueuedRequest]:
-        """Note that a request was executed, and return which are executed now. Its seats are kept for
-        `work.additional_s`, after which `release` is due; where that is 0 they are released at once."""
+        """End an executed request and return the requests that are executed now.
+
+        Its seats are kept for `work.additional_s`, after which `release` must be called; if that is 0, they are
+        released at once.
+        """
         self._sync(now_s)
         request.state = FINISHED
         self.executing -= 1
@@ -236,12 +246,14 @@ class QueueSet:
         return self._release(request)
 
     def release(self, request: QueuedRequest, now_s: float) -> list[QueuedRequest]:
-        """Release the seats that a finished request has kept, and return which are executed now."""
+        """Release the seats that a finished request has kept, and return the requests that are executed now."""
         self._sync(now_s)
         return self._release(request)
 
     def withdraw(self, request: QueuedRequest, why: str, now_s: float) -> list[QueuedRequest]:
-        """Take a request that waits out of its queue, and return which are executed now. `why`: TIME_OUT, CANCELLED."""
+        """Remove a waiting request from its queue, and return the requests that are executed now. `why`: TIME_OUT,
+        CANCELLED.
+        """
         self._sync(now_s)
         queue = request.queue
         if request.state != WAITING or queue is None:
@@ -260,7 +272,7 @@ class QueueSet:
     # -- demand
 
     def demand(self, now_s: float) -> Demand:
-        """Return the demand since this was asked last, and begin another period."""
+        """Return the demand since the last call, and begin another period."""
         self._sync(now_s)
         duration_s = now_s - self._since_s
         now = self.seats_in_use + self.seats_waiting

@@ -1,4 +1,5 @@
-"""What a request costs, in seats: lists by what they load, writes by who watches. Pure.
+"""The work of a request, in seats: that of a list by the bytes it loads, that of a write by its watchers.
+Pure.
 
 Source: upstream `staging/src/k8s.io/apiserver/pkg/util/flowcontrol/request` (width.go, list_work_estimator.go,
 mutating_work_estimator.go, config.go).
@@ -13,24 +14,26 @@ from apiserver_fake.extensions.fairness.queue_set import ONE, Work
 SEATS_MAX: Final = 10
 SEATS_BYTES: Final = 100_000
 STREAMED_BYTES_MAX: Final = 1_000_000
-"""More than this a list that is read from memory and sent piece by piece does not hold at once."""
+"""Most bytes that a list holds in memory at once, since it is read from memory and sent piece by piece."""
 SEATS_WATCHES: Final = 10
 EVENT_S: Final = 0.005
-"""How long the seats of a write's events are kept after its answer."""
+"""Seconds for which a write's seats are kept for its events after the answer."""
 WRITES: Final = frozenset(("create", "update", "patch", "delete"))
 
 
 @dataclass(frozen=True)
 class Stored:
-    """How many objects of a kind there are, and the bytes of all of them."""
+    """The number of stored objects of a kind, and their total bytes."""
 
     objects: int
     bytes: int
 
 
 def of_list(stored: Stored, limit: int, most: int, *, is_single: bool) -> Work:
-    """Return the work of a list, or of a watch that begins with one. `limit`: of a page, 0 for none; `is_single`: it
-    names its object; `most`: the widest that a request of the level may be."""
+    """Return the work of a list, or of a watch that begins with one. `limit`: page size, 0 for none.
+
+    `is_single`: the request names its object. `most`: the most seats that a request of the level may occupy.
+    """
     most = min(most or SEATS_MAX, SEATS_MAX)
     if not stored.objects:
         return ONE
@@ -41,7 +44,7 @@ def of_list(stored: Stored, limit: int, most: int, *, is_single: bool) -> Work:
 
 
 def of_write(watchers: int, most: int) -> Work:
-    """Return the work of a write whose event that many watches may want."""
+    """Return the work of a write whose event `watchers` watches may receive."""
     if watchers < SEATS_WATCHES:
         return ONE
     most = min(most or SEATS_MAX, SEATS_MAX)

@@ -1,1 +1,1 @@
-"""Who manages which fields of an object: field sets, typed values, managers."""
+"""Field management (`managedFields`): field sets, typed values, managers."""

@@ -1,8 +1,8 @@
-"""Documents as their types have them: which fields they have, how two of them differ, merge, and lose fields.
+"""Documents by their types: their fields, and how two of them are compared, merged, and stripped of fields.
 
-Objects merge member by member and lists by their items' keys, except what the type has as atomic; a list of which
-nothing is known is atomic. A missing key of an item counts as its default (`protocol: TCP`).
-Source: KEP-555; `kubernetes-sigs/structured-merge-diff`, `typed`.
+Objects merge member by member and lists by their items' keys, except where the type is atomic. A list of
+unknown type is atomic. A missing key of an item counts as its default (`protocol: TCP`). Source: KEP-555;
+`kubernetes-sigs/structured-merge-diff`, `typed`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MISSING: Any = object()
 
 
 class Comparison(NamedTuple):
-    """How a document differs from the one before it: fields that are new, other, and gone."""
+    """The differences between a document and the one before it: fields that were added, modified, and removed."""
 
     added: Fields = NOTHING
     modified: Fields = NOTHING
@@ -44,22 +44,22 @@ class Comparison(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs."""
+        """Whether there are no differences."""
         return not (self.added or self.modified or self.removed)
 
     def without(self, ignored: Fields) -> Comparison:
-        """Return the differences outside what is ignored."""
+        """Return the differences outside the ignored fields."""
         if not ignored:
             return self
         return Comparison(*(without_trees(each, ignored) for each in self))
 
 
 _KEYS = ("",)
-"""Under which name, no member's, the keys of a list's items are among a type's plans."""
+"""Key of the list item keys among a type's plans; it is no member's name."""
 
 
 def step_of(shape: Shape, item: Any) -> str:
-    """Return the step to an item of a list of that shape; "" for one that has no key."""
+    """Return the step to an item of a list of that shape; "" if the item has no key."""
     if shape.list_type == "set":
         return f"v:{_text(item)}"
     if not isinstance(item, dict):
@@ -105,11 +105,12 @@ def _is_keyed(shape: Shape) -> bool:
 
 
 class _Plan(NamedTuple):
-    """What is known of an object of one type by the names of its members alone.
+    """Data about an object of one type that depends on its member names alone.
 
-    `members`: `(step, name, type, whether the field stands for itself as well)` in the order of steps. `is_declared`:
-    whether the type has all of them. `below`, `whole`: the node of an object of which no member is an object or list,
-    without itself and with it. `kinds`: of what Python types the members' values may be, found so far.
+    `members`: `(step, name, type, whether the field stands for itself as well)` in the order of steps.
+    `is_declared`: the type has all of them. `below`, `whole`: the node of an object without object or list members,
+    without itself and with itself. `kinds`: Python types of the members' values, and whether the type allows them,
+    as found so far.
     """
 
     members: tuple[tuple[str, str, Shape, bool], ...]
@@ -142,7 +143,7 @@ def _plan(shape: Shape, names: tuple[str, ...]) -> _Plan:
 
 
 def fields_of(document: Document, shape: Shape) -> Fields:
-    """Return the fields that a configuration names."""
+    """Return the fields that a configuration sets."""
     below = _below(document, shape)
     return NOTHING if below is None else below
 
@@ -197,7 +198,7 @@ _ANY = _SCALARS | _CONTAINERS
 
 
 def is_declared(value: Any, shape: Shape) -> bool:
-    """Whether a configuration is of its type; a no may be unfounded, `undeclared` knows."""
+    """Whether a configuration fits its type. False may be wrong; `undeclared` is exact."""
     return type(value) in _KINDS.get(shape.type, _ANY) and _is_declared_below(value, shape)
 
 
@@ -239,9 +240,7 @@ def _is_declared_below(value: Any, shape: Shape) -> bool:
 
 
 def undeclared(document: Any, shape: Shape, at: Path = ()) -> Iterator[str]:
-    """Yield why a configuration is not of its type: fields that it does not have, values of other types, list keys
-    that occur twice.
-    """
+    """Yield why a configuration does not fit its type: unknown fields, values of other types, duplicate list keys."""
     if document is None:
         return
     if wrong := _unexpected(document, shape):
@@ -299,7 +298,7 @@ def _unexpected(value: Any, shape: Shape) -> str:
 
 
 def compare(old: Document, new: Document, shape: Shape) -> Comparison:
-    """Return how `new` differs from `old`. Parts that both share are not looked at."""
+    """Return how `new` differs from `old`. Parts that both share are skipped."""
     added, modified, removed = _compare(old, new, shape)
     return Comparison(added or NOTHING, modified or NOTHING, removed or NOTHING)
 
@@ -415,7 +414,7 @@ def _grouped(items: list[Any], shape: Shape) -> dict[str, list[Any]]:
 
 
 def merged(live: Any, wanted: Any, shape: Shape) -> Any:
-    """Return `live` with everything that the configuration `wanted` names; what nothing changes in is shared."""
+    """Return `live` merged with every field that the configuration `wanted` sets; unchanged parts are shared."""
     if live is MISSING or live is None:
         return wanted
     if wanted is MISSING:
@@ -489,7 +488,9 @@ def _merged_lists(live: list[Any], wanted: list[Any], shape: Shape) -> list[Any]
 
 
 def without_fields(document: Any, fields: Fields, shape: Shape) -> Any:
-    """Return the document without the set's members and everything below them; what becomes empty goes, too."""
+    """Return the document without the set's members and everything below them; objects and lists that become
+    empty go, too.
+    """
     if not fields:
         return document
     if isinstance(document, dict) and not shape.is_atomic:
@@ -515,7 +516,7 @@ def without_fields(document: Any, fields: Fields, shape: Shape) -> Any:
 
 
 def with_named(fields: Fields, shape: Shape) -> Fields:
-    """Return the set with those members of types above its fields that are named by their type (`.spec`)."""
+    """Return the set, extended by those parents of its fields that the type declares by name (`.spec`)."""
     result: dict[str, Any] = {}
     for step, node in fields.items():
         if step == SELF or not node:
@@ -530,9 +531,10 @@ def with_named(fields: Fields, shape: Shape) -> Fields:
 
 
 def pruned(merged_now: Document, last: Fields, managed: Fields, shape: Shape) -> Document:
-    """Return the merged object without what the manager applied before and no manager has any more.
+    """Return the merged object without the fields that the manager applied before and that no manager has any
+    more.
 
-    `last`: what it applied before; `managed`: what all managers have now, this one's new configuration included.
+    `last`: the fields it applied before; `managed`: the fields of all managers now, its new configuration included.
     Source: `kubernetes-sigs/structured-merge-diff`, `merge/update.go`.
     """
     if not last:

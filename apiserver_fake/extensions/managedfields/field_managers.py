@@ -1,8 +1,8 @@
-"""Which manager a write is of, and what it makes of the object's `managedFields`.
+"""The field manager of a write, and the object's `managedFields` after it.
 
-Writes from outside are tracked from an object's creation on. Writes of the mesh's own components are tracked on
-objects that have managers already: what users made or applied; what components make has none until its first
-apply, as upstream has it for objects of unknown history (decision 0030).
+Writes from outside are tracked from an object's creation on. Writes of the mesh's own components are tracked
+only on objects that already have managers, that is, those that users made or applied. Objects that components
+make have no managers until their first apply, as in upstream for objects of unknown history (decision 0030).
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ from services.api.wire import Request
 
 
 def component(identity: Identity) -> str:
-    """Return the manager of a component of the mesh as upstream's goes by; "" for any other caller."""
+    """Return the manager name of a mesh component, as upstream's component names itself; "" for any other caller."""
     if identity.user.startswith(NODE_PREFIX):
         return "kubelet"
     if identity.user.startswith(CONTROLLER_PREFIX):
@@ -93,9 +93,9 @@ class TrackedManagers:
         return self._kind.shape if served is None else served.shape
 
     def created(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
-        """Return the `managedFields` of a new object, which is as its defaults made it; [] for none.
+        """Return the `managedFields` of a new object after defaulting; [] for none.
 
-        `sent`: those that its creator sent.
+        `sent`: the `managedFields` that its creator sent.
         """
         if not self.is_outside:
             return []
@@ -105,7 +105,7 @@ class TrackedManagers:
         return encoded(first(new, self._kind.shape, self._manager(), ignored=self._ignored(), time=format_time(wall_s)))
 
     def updated(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
-        """Return the `managedFields` of a changed object; [] for none. Those of `old` where nothing changed."""
+        """Return the `managedFields` of an updated object; [] for none. If nothing changed, those of `old` stay."""
         live = old["metadata"].get("managedFields") or []
         if not self.is_outside and not live:
             return []
@@ -136,7 +136,7 @@ class TrackedManagers:
         return encoded(found, live)
 
     def applied(self, live: Document | None, config: Document, wall_s: float) -> Applied:
-        """Return what applying the configuration makes of the object. Raises: as `managers.applied`."""
+        """Return the object after applying the configuration. Raises: as `managers.applied`."""
         stored, wanted = self._kind.resource.api_version, self._version
         version = Version(
             wanted, self._shape(), lambda before, after, other: self._change(before, after, wanted, other)

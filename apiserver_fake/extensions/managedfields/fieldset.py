@@ -1,10 +1,10 @@
-"""Sets of fields in the form in which `managedFields` keeps them (`FieldsV1`), and their algebra.
+"""Sets of fields in the form of `managedFields` (`FieldsV1`), and their algebra.
 
-A set is a tree of steps: `f:NAME` is a member of an object, `k:{JSON}` an item of a keyed list, `v:JSON` an item of a
-set. A node that is empty, or that has `.`, is in the set itself. Trees are never changed, so they share what
-they have in common; the root stands for the whole object, which is in no set, so that an empty root is the empty set.
-The steps of a node stand in the order in which upstream writes them: whoever makes one keeps to it (`in_order`).
-Source: KEP-555; `kubernetes-sigs/structured-merge-diff`, `fieldpath`.
+A set is a tree of steps: `f:NAME` is a member of an object, `k:{JSON}` an item of a keyed list, `v:JSON` an
+item of a set. A node that is empty, or that has `.`, is in the set itself. Trees are never changed, so they can
+share subtrees. The root stands for the whole object, which is in no set, so that an empty root is the empty
+set. The steps of a node are in the order in which upstream writes them; code that makes a node must keep that
+order (`in_order`). Source: KEP-555; `kubernetes-sigs/structured-merge-diff`, `fieldpath`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ def is_member(node: Fields) -> bool:
 
 
 def made(*, member: bool, below: dict[str, Any]) -> Fields | None:
-    """Return the node of those parts; None when nothing is in the set."""
+    """Return a node from its parts; None if it would be empty."""
     if not below:
         return LEAF if member else None
     return {SELF: LEAF, **below} if member else below
@@ -45,7 +45,7 @@ def of(paths: Iterable[Path]) -> Fields:
 
 
 def union(one: Fields, other: Fields) -> Fields:
-    """Return what is in either set."""
+    """Return the fields in either set."""
     if not one or one is other:
         return other
     return _merged(one, other) if other else one
@@ -76,7 +76,7 @@ def _union(one: Fields, other: Fields) -> Fields:
 
 
 def difference(one: Fields, other: Fields) -> Fields:
-    """Return what is in the first set alone; what lies below something that is in both stays."""
+    """Return the fields that are only in the first set; fields below a field of both sets stay."""
     if not one or not other:
         return one
     result = {}
@@ -118,7 +118,7 @@ def without_trees(one: Fields, other: Fields) -> Fields:
 
 
 def intersection(one: Fields, other: Fields) -> Fields:
-    """Return what is in both sets."""
+    """Return the fields in both sets."""
     return {
         step: left
         for step, node in one.items()
@@ -136,7 +136,7 @@ def _intersection(one: Fields, other: Fields) -> Fields | None:
 
 
 def overlap(one: Fields, other: Fields) -> bool:
-    """Whether anything is in both sets."""
+    """Whether any field is in both sets."""
     for step in one if len(one) < len(other) else other:
         if step in one and step in other and step != SELF:
             mine, theirs = one[step], other[step]
@@ -146,7 +146,7 @@ def overlap(one: Fields, other: Fields) -> bool:
 
 
 def covers(one: Fields, other: Fields) -> bool:
-    """Whether the first set has all that is in the other."""
+    """Whether the first set contains the second."""
     for step, node in other.items():
         mine = one.get(step)
         if mine is None:
@@ -158,7 +158,7 @@ def covers(one: Fields, other: Fields) -> bool:
 
 
 def paths(fields: Fields, at: Path = ()) -> Iterator[Path]:
-    """Yield the members in upstream's order: of each node first those that are members, then what lies below."""
+    """Yield the members in upstream's order: for each node its direct members first, then the paths below them."""
     steps = sorted((step for step in fields if step != SELF), key=_rank)
     for step in steps:
         if is_member(fields[step]):
@@ -168,7 +168,7 @@ def paths(fields: Fields, at: Path = ()) -> Iterator[Path]:
 
 
 def in_order(node: Fields) -> Fields:
-    """Return a node with its steps in order; what lies below them is in order already."""
+    """Return a node with its steps in order; the nodes below are in order already."""
     if len(node) < 2:
         return node
     # As text, members of objects come in order, and before keys and values, which are compared as what they are.
@@ -196,7 +196,7 @@ def _rank(step: str) -> tuple[str, Any]:
 
 
 def text_of(path: Path) -> str:
-    """Return a path as people read it: `.spec.template.spec.containers[name="c"].image`."""
+    """Return a path in readable form: `.spec.template.spec.containers[name="c"].image`."""
     text = ""
     for step in path:
         if step.startswith("f:"):

@@ -1,8 +1,8 @@
-"""`metadata.managedFields`: which manager has which fields, after an update and after an apply.
+"""`metadata.managedFields`: the fields of each manager after an update and after an apply.
 
-A manager is named by its own name, by how it writes (Update or Apply), by the subresource it writes through, and,
-where it updates, by the version in which it knows the object. Every rule works on values: entries in, entries
-out. Source: KEP-555; upstream `staging/src/k8s.io/apimachinery/pkg/util/managedfields`.
+A manager is identified by its name, its operation (Update or Apply), the subresource it writes through, and,
+for an update, the version in which it writes the object. Every rule works on values: entries in, entries out.
+Source: KEP-555; upstream `staging/src/k8s.io/apimachinery/pkg/util/managedfields`.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ UNMANAGED = {
     "f:kind": LEAF,
     "f:metadata": {SELF: LEAF, **{f"f:{name}": LEAF for name in sorted(_UNMANAGED_METADATA)}},
 }
-"""What no manager has, because the server writes it or the path says it."""
+"""Fields that no manager has, because the server sets them or the path determines them."""
 
 
 class Manager(NamedTuple):
-    """Who writes; `api_version` is "" where it applies, so that a manager that applies has one entry."""
+    """The identity of a field manager; `api_version` is "" for an apply, so that a manager has one apply entry."""
 
     name: str
     operation: str
@@ -89,7 +89,7 @@ class Manager(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a manager has: its fields as they are named in `api_version`, and since when."""
+    """The fields of a manager, as named in `api_version`, and the time of its last write."""
 
     api_version: str
     fields: Fields
@@ -98,7 +98,7 @@ class Entry(NamedTuple):
 
 Managed = Mapping[Manager, Entry]
 Compare = Callable[[str], Comparison | None]
-"""How the object changes, as one version has it; None for a version that is not served any more."""
+"""Function that compares the object before and after in a version; None for a version that is no longer served."""
 
 
 def _quoted(text: str) -> str:
@@ -106,11 +106,11 @@ def _quoted(text: str) -> str:
 
 
 class Unreadable(ValueError):
-    """An entry of `managedFields` that is none."""
+    """An entry of `managedFields` is malformed."""
 
 
 def decoded(entries: Any, *, is_stored: bool = False) -> Managed:
-    """Return the managers of a document's `managedFields`; stored ones are known to be well-formed.
+    """Return the managers in a document's `managedFields`. Stored entries are taken as well-formed.
 
     Raises: Unreadable.
     """
@@ -155,9 +155,10 @@ def _is_tree(fields: Any) -> bool:
 
 
 def encoded(managed: Managed, live: Any = None) -> list[Document]:
-    """Return the managers as `managedFields` has them: applied ones first, then by time, name and version.
+    """Return the managers in the form of `managedFields`: applied entries first, then by time, name and
+    version.
 
-    `live`: the stored ones, of which those that did not change are taken as they are.
+    `live`: the stored entries; unchanged ones are reused as they are.
     """
     known = {id(each.get("fieldsV1")): each for each in live or ()}
 
@@ -186,10 +187,10 @@ def encoded(managed: Managed, live: Any = None) -> list[Document]:
 
 
 def of_request(live: Any, sent: Any, *, is_subresource: bool) -> Managed:
-    """Return the managers that a write begins with: those it sends, else those of the stored object.
+    """Return the managers with which a write begins: those it sends, else those of the stored object.
 
-    None at all (`[]`), or one that is empty (`[{}]`), resets them. A subresource cannot send any, and what cannot be
-    read counts as not sent.
+    An empty list (`[]`), or one empty entry (`[{}]`), resets them. A subresource cannot send any, and unreadable
+    entries count as not sent.
     """
     if sent is not None and sent != live and not is_subresource:
         if sent in ([], [{}]):
@@ -206,9 +207,9 @@ def of_request(live: Any, sent: Any, *, is_subresource: bool) -> Managed:
 
 
 def first(new: Document, shape: Shape, manager: Manager, *, ignored: Fields, time: str) -> Managed:
-    """Return the managers of a new object: its creator alone, of all that the document has.
+    """Return the managers of a new object: its creator alone, with all fields of the document.
 
-    As `updated` has it for an object that was empty before.
+    The result equals that of `updated` for an object that was empty before.
     """
     managed = {name: value for name, value in new.items() if f"f:{name}" not in ignored}
     managed = {name: value for name, value in managed.items() if name not in ("apiVersion", "kind", "metadata")}
@@ -227,9 +228,10 @@ def first(new: Document, shape: Shape, manager: Manager, *, ignored: Fields, tim
 def updated(
     managed: Managed, comparison: Compare, manager: Manager, *, api_version: str, ignored: Fields, time: str
 ) -> Managed:
-    """Return the managers after an update: what it changed is the updating manager's alone, what is gone no one's.
+    """Return the managers after an update: changed fields belong to the updating manager alone, removed fields
+    to none.
 
-    `ignored`: fields that this write cannot change, whatever it says.
+    `ignored`: fields that this write cannot change, whatever it sends.
     """
     versions: dict[str, Comparison | None] = {}
     change = _change_in(api_version, comparison, ignored, versions) or Comparison()
@@ -303,21 +305,21 @@ def _capped(managed: dict[Manager, Entry]) -> Managed:
 
 
 class Applied(NamedTuple):
-    """What an apply makes of an object, and of who has what."""
+    """The result of an apply: the object, and its managers."""
 
     document: Document
     managed: Managed
 
 
 class Conflicts(Exception):
-    """Fields that other managers have with other values: `(manager, path)`."""
+    """Fields that other managers own with different values: `(manager, path)`."""
 
     def __init__(self, found: list[tuple[Manager, Path]]) -> None:
         super().__init__(found)
         self.found = found
 
     def refusal(self) -> Conflict:
-        """Return the 409 that names them."""
+        """Return the 409 that names the conflicts."""
         causes = [
             {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": text_of(path)}
             for manager, path in self.found
@@ -334,7 +336,7 @@ class Conflicts(Exception):
 
 
 class Version(NamedTuple):
-    """One version of a kind as an apply needs it: its name, its type, and how it reads the object in another."""
+    """One version of a kind for an apply: its name, its type, and a comparison of the object in another version."""
 
     api_version: str
     shape: Shape
@@ -352,11 +354,11 @@ def applied(
     is_forced: bool,
     time: str,
 ) -> Applied:
-    """Return what applying a configuration to an object makes of it.
+    """Return the object and its managers after applying a configuration.
 
-    `live`: the object in the version of the configuration; None for one that does not exist yet. An object without
-    managers, from before its first apply, gets one for all that it has. kubectl may take over what it applied from
-    its own side before. Raises: Conflict, BadRequest; also for a configuration that is not of its type.
+    `live`: the object in the version of the configuration; None if it does not exist yet. An object without
+    managers, from before its first apply, gets one that owns all its fields. kubectl may take over fields that it
+    applied client-side before. Raises: Conflict, BadRequest; also for a configuration that does not fit its type.
     """
     _check(config, version)
     stored: Document = live if live is not None else {}
@@ -381,7 +383,7 @@ def applied(
 
 
 def empty(shape: Shape) -> Document:
-    """Return an object of the type in which nothing is said yet."""
+    """Return an empty object of the type: only the object members that are always present."""
     return {name: {} for name in shape.present if shape.member(name).type == "object"}
 
 

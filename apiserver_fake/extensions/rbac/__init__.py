@@ -1,1 +1,1 @@
-"""RBAC: what the stored Roles and bindings let clients do, and those that every cluster has."""
+"""RBAC: what the stored Roles and bindings allow clients, and the default roles of every cluster."""

@@ -1,4 +1,6 @@
-"""The objects that a server with RBAC keeps for its clients: standing roles, and the authority's bundle."""
+"""The objects that a server with RBAC keeps for its clients: the default roles, and the authority's
+certificate bundle.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -10,11 +12,15 @@ from services.api.meta import Document
 from services.api.wire import Request
 
 CONFIGMAPS, AUTHENTICATION = "configmaps", "extension-apiserver-authentication"
-"""Where clients in the cluster, and the publisher of `kube-root-ca.crt`, find the authority's certificate."""
+"""Resource and name of the ConfigMap in which clients in the cluster, and the publisher of
+`kube-root-ca.crt`, find the authority's certificate.
+"""
 
 
 def access_objects(access: Access, find: Callable[[str, str, str], Document | None]) -> Iterator[Request]:
-    """Yield the writes that bring the objects of this setting about, of those that are not as they must be."""
+    """Yield the writes that create or update the objects of this access setting, where they differ from the
+    stored ones.
+    """
     wanted = [*(bootstrap_objects() if access.is_rbac else ())]
     if access.authority:
         meta = {"name": AUTHENTICATION, "namespace": "kube-system"}

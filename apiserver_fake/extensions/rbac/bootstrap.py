@@ -1,9 +1,9 @@
-"""The roles and bindings that every cluster has from its start, and how they are kept as they must be.
+"""The default roles and bindings of every cluster, and how each start reconciles them.
 
-They carry the label `kubernetes.io/bootstrapping: rbac-defaults`. At each start what they lack of rules, subjects and
-labels is added again, unless their annotation `rbac.authorization.kubernetes.io/autoupdate` is "false"; what was added
-to them stays. Pure but for reading `bootstrap.yaml` once.
-Source: upstream `bootstrappolicy` for what they say, `pkg/registry/rbac/reconciliation` for what a start does.
+They carry the label `kubernetes.io/bootstrapping: rbac-defaults`. Each start adds the rules, subjects and
+labels that they lack, unless their annotation `rbac.authorization.kubernetes.io/autoupdate` is "false".
+Additions by users stay. Pure but for reading `bootstrap.yaml` once. Source: upstream `bootstrappolicy` for
+their content, `pkg/registry/rbac/reconciliation` for the reconciliation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,7 +45,7 @@ class _File(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 @cache
 def bootstrap_objects() -> tuple[tuple[str, Document], ...]:
-    """Return `(resource, document)` of everything, roles before what is bound to them."""
+    """Return `(resource, document)` of every default object, roles before their bindings."""
     return tuple(_objects(msgspec.yaml.decode(Path(__file__).with_name("bootstrap.yaml").read_bytes(), type=_File)))
 
 
@@ -109,7 +109,7 @@ def _subject(text: str) -> Document:
 
 
 def reconciled(stored: Document, wanted: Document) -> Document:
-    """Return the stored object with what it lacks; the very same when it lacks nothing or is not to be updated."""
+    """Return the stored object with the parts it lacked; the same object if it lacks nothing or opts out of updates."""
     meta = stored["metadata"]
     if (meta.get("annotations") or {}).get(AUTOUPDATE) == "false":
         return stored

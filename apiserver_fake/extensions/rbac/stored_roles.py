@@ -1,4 +1,4 @@
-"""The policy that the stored Roles and bindings make: read again when one of them changed, not before."""
+"""The policy of the stored Roles and bindings, read again only when one of them changed."""
 
 from collections.abc import Iterable
 from typing import TypeVar, cast
@@ -36,7 +36,7 @@ class _Binding(View, frozen=True):
 
 
 class StoredRoles:
-    """Returns the policy of what is committed."""
+    """Returns the policy of the committed Roles and bindings."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -44,7 +44,7 @@ class StoredRoles:
         self._decoded: dict[tuple[str, str, str], tuple[int, _Role | _Binding]] = {}
 
     def note(self, changes: Iterable[Change]) -> None:
-        """Take notice of commits."""
+        """Take in committed changes."""
         for change in changes:
             if change.record.resource in _WATCHED:
                 self._policy = None

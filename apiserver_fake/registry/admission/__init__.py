@@ -1,1 +1,1 @@
-"""Admission plugins that are built in: what a namespace or a node allows of a write that is valid in itself."""
+"""Built-in admission plugins: rules that a namespace or a node sets for writes that are valid in themselves."""

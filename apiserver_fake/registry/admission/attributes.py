@@ -1,6 +1,6 @@
-"""What admission sees of one write, what it is asked in the course of it, and what the write path asks of it. Pure.
+"""The interface between the write path and admission: attributes of a write, questions, and answers. Pure.
 
-The write path knows admission that objects configure by the protocols here alone; `dynamic` implements them.
+The write path knows dynamic admission (webhooks, policies) by these protocols alone; `dynamic` implements them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from services.api.wire import Request
 from services.cel.libraries.authorization import Asker
 
 Key = tuple[str, str, int]
-"""Which webhook: configuration, name, and where it stands."""
+"""Key of a webhook: configuration, name, and its index in the configuration."""
 GROUP: Final = "admissionregistration.k8s.io"
 MUTATING_WEBHOOKS: Final = f"mutatingwebhookconfigurations.{GROUP}"
 VALIDATING_WEBHOOKS: Final = f"validatingwebhookconfigurations.{GROUP}"
@@ -38,8 +38,10 @@ EXEMPT: Final = frozenset(
         VALIDATING_BINDINGS,
     )
 )
-"""Kinds whose writes nothing of this guards, so that a wrong configuration can always be taken back."""
+"""Kinds whose writes dynamic admission never checks, so that a wrong configuration can always be reverted."""
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
+OPERATIONS: Final = {"create": CREATE, "update": UPDATE, "patch": UPDATE, "delete": DELETE, "connect": CONNECT}
+"""What admission calls the verbs of writes."""
 NAMESPACES: Final = "namespaces"
 
 
@@ -52,7 +54,7 @@ class TypeName(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        """Group and version as objects have it."""
+        """The apiVersion of the kind, as objects state it."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def document(self) -> Document:
@@ -66,7 +68,7 @@ SUBRESOURCE_KINDS: Final[Mapping[str, TypeName]] = {
     "scale": TypeName("autoscaling", "v1", "Scale"),
     "unbind": TypeName("", "v1", "PodUnbind"),
 }
-"""What is written to subresources that have a form of their own."""
+"""Kinds of the bodies of subresources that have a kind of their own."""
 CONNECTION_KINDS: Final[Mapping[tuple[str, str], TypeName]] = {
     ("pods", "exec"): TypeName("", "v1", "PodExecOptions"),
     ("pods", "attach"): TypeName("", "v1", "PodAttachOptions"),
@@ -75,16 +77,16 @@ CONNECTION_KINDS: Final[Mapping[tuple[str, str], TypeName]] = {
     ("services", "proxy"): TypeName("", "v1", "ServiceProxyOptions"),
     ("nodes", "proxy"): TypeName("", "v1", "NodeProxyOptions"),
 }
-"""What a connection is admitted by: its options, by resource and subresource."""
+"""Kinds of the options by which a connection is admitted, by resource and subresource."""
 
 
 @dataclass(frozen=True)
 class Attributes:
-    """What admission sees of one request.
+    """The attributes of one request, as admission sees them.
 
-    `resource` is the kind as it is stored, `requested` in the version that the caller knows. `object` is None for a
-    DELETE, `old` for a CREATE; both are in the stored version. `namespace` is a namespace's own name when it is
-    itself what is written. The object of a CONNECT is its options.
+    `resource` is the kind as stored, `requested` the kind in the caller's version. `object` is None for a DELETE,
+    `old` for a CREATE; both are in the stored version. For a write of a Namespace, `namespace` is its own name. The
+    object of a CONNECT is its options.
     """
 
     operation: str
@@ -111,7 +113,7 @@ class Attributes:
         return own or TypeName(resource.group, resource.version, resource.kind)
 
     def options(self) -> Document | None:
-        """Return the options of the request; a connection has none besides its object."""
+        """Return the options of the request; None for a connection, whose object is its options."""
         if self.operation == CONNECT:
             return None
         request = self.request
@@ -130,7 +132,7 @@ class Attributes:
         return found
 
     def review(self, matched: Resource) -> Document:
-        """Return the AdmissionRequest as far as expressions see it; `matched`: the version that a rule named."""
+        """Return the AdmissionRequest as far as expressions see it; `matched`: the version that a rule matched."""
         asked = self.requested
 
         def resource_of(of: Resource) -> Document:
@@ -172,7 +174,7 @@ def _decoded(body: bytes) -> Document:
 
 
 class Labels:
-    """The labels of namespaces, as a lookup of them has it; an unknown namespace has none."""
+    """The labels of namespaces, read through a lookup; an unknown namespace has no labels."""
 
     def __init__(self, lookup: Callable[[str, str, str], Mapping[str, str] | None]) -> None:
         self._lookup = lookup
@@ -183,13 +185,12 @@ class Labels:
 
 
 Convert = Callable[[Conversion, list[Document]], list[Document]]
-"""Objects in another version; raises Unanswered where a webhook has to be asked first."""
+"""Function that converts objects to another version. It raises Unanswered if a webhook must be called first."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What admission may look at besides the request: stored objects, staged ones included, who may do what, and how
-    an object looks in another version."""
+    """The state that admission may read besides the request: stored and staged objects, authorization, conversions."""
 
     lookup: Callable[[str, str, str], Document | None]
     list: Callable[[str, str], Iterable[Document]]
@@ -200,8 +201,11 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Answer:
-    """What webhooks said of an object. `again`: those to be called again if anything else changes it, `due`: those that
-    what changed since their call makes due."""
+    """The webhooks' answer about an object. `again`: webhooks to call again if something else changes the
+    object.
+
+    `due`: webhooks to call again because the object has already changed after their call.
+    """
 
     object: Document | None
     warnings: tuple[str, ...] = ()
@@ -211,9 +215,10 @@ class Answer:
 
 
 class Pending(Unanswered):
-    """A write waits for what admission webhooks say; no answer to any caller.
+    """A write waits for the answer of admission webhooks. This is raised inside the server and never sent to a
+    caller.
 
-    `complete`: an object to the same object with its defaults. `only`: the webhooks of a reinvocation.
+    `complete`: returns the object with its defaults. `only`: the webhooks of a reinvocation.
     """
 
     def __init__(
@@ -232,12 +237,12 @@ class Pending(Unanswered):
 
 
 Complete = Callable[[Document], Document]
-"""An object to the same object with its defaults."""
+"""Function that returns the object with its defaults."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A connection that is let pass: its options as admission leaves them, and what was said of it."""
+    """An admitted connection: its options after admission, warnings, and audit annotations."""
 
     options: Document
     warnings: tuple[str, ...] = ()
@@ -245,22 +250,26 @@ class Connection:
 
 
 class Admitting(Protocol):
-    """One write on its way through what is configured for it; `warnings` and `audit` collect what is said of it."""
+    """One write on its way through its configuration; `warnings` and `audit` collect what policies and webhooks
+    report.
+    """
 
     warnings: list[str]
     audit: dict[str, str]
 
     def mutate(self, found: Attributes, complete: Complete) -> Document | None:
-        """Return what policies and webhooks make of the object; None where there is none. Raises: ApiError, Pending."""
+        """Return the object as policies and webhooks changed it; None for a request without an object. Raises:
+        ApiError, Pending.
+        """
         ...
 
     def examine(self, found: Attributes) -> None:
-        """Return when nothing refuses the write as it will be committed. Raises: ApiError, Pending."""
+        """Check the write as it will be committed; return if nothing refuses it. Raises: ApiError, Pending."""
         ...
 
 
 class Concern(Protocol):
-    """What is configured for one operation on one resource."""
+    """The policies and webhooks for one operation on one resource."""
 
     @property
     def calls(self) -> bool:
@@ -268,17 +277,17 @@ class Concern(Protocol):
         ...
 
     def admitting(self, surroundings: Surroundings, session: Session | None) -> Admitting:
-        """Return the way of one write."""
+        """Return an `Admitting` for one write."""
         ...
 
 
 class Calls(Protocol):
-    """How webhooks are called."""
+    """Caller of webhooks."""
 
     async def answer(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
-        """Return what webhooks say of what a write waits for. Raises: ApiError when they refuse it.
+        """Return the webhooks' answer that a pending write waits for. Raises: ApiError when they refuse the write.
 
-        `traceparent`: of the write.
+        `traceparent`: that of the write.
         """
         ...
 
@@ -288,18 +297,20 @@ class Calls(Protocol):
 
 
 class Admission(Calls, Protocol):
-    """All that is configured. `is_active`: whether there is anything."""
+    """All configured webhooks and policies. `is_active`: whether there are any."""
 
     is_active: bool
 
     def refresh(self) -> None:
-        """Read what is stored now."""
+        """Read the stored configuration again."""
         ...
 
     def status_of(self, policy: Document) -> Document:
-        """Return the status of a ValidatingAdmissionPolicy: what type checking finds."""
+        """Return the status of a ValidatingAdmissionPolicy: the findings of type checking."""
         ...
 
     def concerning(self, operation: str, resource: Resource, requested: Resource, subresource: str) -> Concern | None:
-        """Return what is configured for that operation, None for nothing. `requested`: in the caller's version."""
+        """Return the configuration for that operation; None if there is none. `requested`: the resource in the
+        caller's version.
+        """
         ...

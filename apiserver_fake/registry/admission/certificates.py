@@ -1,10 +1,10 @@
-"""Who may have which certificate: the admission plugins CertificateSubjectRestriction, CertificateApproval and
-CertificateSigning.
+"""Authorization of certificates: the admission plugins CertificateSubjectRestriction, CertificateApproval
+and CertificateSigning.
 
-Whoever may write `certificatesigningrequests/approval` or `/status` needs the verb `approve` or `sign` on the signer as
-well: the resource `signers` of certificates.k8s.io, by the signer's name or by `DOMAIN/*`. A request for a client
-certificate of the group whose members may do everything is refused.
-Source: upstream `plugin/pkg/admission/certificates/approval/admission.go`,
+A caller that writes `certificatesigningrequests/approval` or `/status` needs the verb `approve` or `sign` on
+the signer as well: on the resource `signers` of certificates.k8s.io, by the signer's name or by `DOMAIN/*`. A
+request for a client certificate of the privileged group (`system:masters`) is refused. Source: upstream
+`plugin/pkg/admission/certificates/approval/admission.go`,
 `plugin/pkg/admission/certificates/signing/admission.go`,
 `plugin/pkg/admission/certificates/subjectrestriction/admission.go`,
 `plugin/pkg/admission/certificates/util.go`.
@@ -27,11 +27,11 @@ from services.api.wire import Request
 SIGNERS = "signers.certificates.k8s.io"
 PRIVILEGED = "system:masters"
 UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
-"""What the library raises of a certificate or a request for one that it cannot read."""
+"""Exceptions that the library raises for a certificate or a signing request that it cannot read."""
 
 
 def check_subject(new: Document, ctx: WriteContext) -> None:
-    """Return when a new request is not for a client certificate of the privileged group. Raises: Forbidden."""
+    """Check that a new request does not ask for a client certificate of the privileged group. Raises: Forbidden."""
     spec = new["spec"]
     if spec["signerName"] != KUBE_CLIENT:
         return
@@ -46,13 +46,14 @@ def check_subject(new: Document, ctx: WriteContext) -> None:
 
 
 def check_approver(stored: Document, ctx: WriteContext) -> None:
-    """Return when this caller may approve or deny what that signer signs. Raises: Forbidden."""
+    """Check that the caller may approve or deny requests of that signer. Raises: Forbidden."""
     _check(stored, ctx, "approve")
 
 
 def check_signer(stored: Document, new: Document, ctx: WriteContext) -> None:
-    """Return when this caller may sign for that signer, or changes neither certificate nor conditions. Raises:
-    Forbidden."""
+    """Check that the caller may sign for that signer, or changes neither certificate nor conditions. Raises:
+    Forbidden.
+    """
     before, after = stored.get("status") or {}, new.get("status") or {}
     if any((before.get(name) or None) != (after.get(name) or None) for name in ("certificate", "conditions")):
         _check(stored, ctx, "sign")

@@ -14,7 +14,8 @@ from services.api.meta import Document
 
 
 def check_pod_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    """Return when the pod's node declares what the change of its spec needs; without a node nothing is needed.
+    """Check that the pod's node declares the features that the change of the spec needs; skipped for a pod
+    without a node.
 
     Raises: Forbidden.
     """

@@ -1,7 +1,8 @@
-"""The bounds that LimitRanges of a namespace set to single pods and claims: what is given by default, what is refused.
+"""Bounds that a namespace's LimitRanges set for single pods and claims: defaults, and refusals.
 
-A resize is held to them as a creation is; but what it leaves as it was is not asked about again, because the bound may
-be younger than the pod. Source: kep-1287-in-place-resize 3.2; upstream `plugin/pkg/admission/limitranger` (v1.37).
+A resize is checked like a creation; but values that it leaves unchanged are not checked again, because the
+bound may be younger than the pod. Source: kep-1287-in-place-resize 3.2; upstream
+`plugin/pkg/admission/limitranger` (v1.37).
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ def ranges_of(ctx: WriteContext, namespace: str) -> list[LimitRange]:
 
 
 def with_default_limits(spec: Document, ranges: list[LimitRange]) -> tuple[Document, str]:
-    """Return a pod's spec with the limits and requests its containers do not state, and a note on who got what.
+    """Return a pod's spec with default limits and requests for its containers, and a note of the values set.
 
-    The note is what upstream puts into the annotation `kubernetes.io/limit-ranger`; "" when no container got anything.
+    The note is what upstream puts into the annotation `kubernetes.io/limit-ranger`; "" if nothing was set.
     """
     note = ""
     for each in ranges:
@@ -65,20 +66,22 @@ def _given(
 
 
 class Size(NamedTuple):
-    """What one object asks for."""
+    """The resources that one object requests."""
 
     requests: Amounts
     limits: Amounts
 
     def same(self, other: Size | None, name: str) -> bool:
-        """Whether the other asks for exactly as much of a resource."""
+        """Whether the other has the same request and limit of a resource."""
         return other is not None and all(
             mine.get(name) == theirs.get(name) for mine, theirs in zip(self, other, strict=True)
         )
 
 
 def check_pod(old: Document | None, new: Document, ctx: WriteContext) -> None:
-    """Return when a pod keeps within its namespace's bounds; `old`: that of a resize. Raises: Forbidden, all named."""
+    """Check that a pod is within its namespace's bounds; `old`: the pod before a resize. Raises: Forbidden
+    naming all errors.
+    """
     ranges = ranges_of(ctx, ctx.request.namespace)
     if not ranges:
         return
@@ -112,7 +115,7 @@ def _whole(pod: Pod) -> Size:
 
 
 def check_claim(old: Document | None, new: Document, ctx: WriteContext) -> None:
-    """Return when a claim keeps within every bound of its namespace. Raises: Forbidden."""
+    """Check that a claim is within every bound of its namespace. Raises: Forbidden."""
     for each in ranges_of(ctx, ctx.request.namespace):
         size, before = _storage(new), None if old is None else _storage(old)
         problems: list[str] = []

@@ -12,10 +12,11 @@ SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critica
 def set_priority(
     new: Document, spec: Document, ctx: WriteContext, resource: str, where: str, *, has_policy: bool = True
 ) -> None:
-    """Give the spec of `new` the value and preemption policy of its class, and its name when it is the default one.
+    """Set the priority value and preemption policy of its class in the spec of `new`, and the class name if it
+    is the default one.
 
-    `where`: what the spec is called in refusals. Raises: Forbidden for an unknown class, and for a number or a policy
-    that is not the class's.
+    `where`: name of the spec in refusals. Raises: Forbidden for an unknown class, and for a value or policy other
+    than that of the class.
     """
 
     def refused(why: str) -> Forbidden:

@@ -1,7 +1,8 @@
-"""What is created or resized is charged to the quotas of its namespace, in the same commit, or refused.
+"""Resource quota: a created or resized object is charged to its namespace's quotas in the same commit, or
+refused.
 
-A quota binds from the moment its status says what is enforced and used: the quota controller writes that first, and
-counts anew whenever less may be in use. Because the charge and the object are one group of changes, two creations
+A quota is enforced once its status says what is enforced and used: the quota controller writes that first, and
+recounts whenever less may be in use. Because the charge and the object are one group of changes, two creations
 never take the same capacity. Source: kep-1287-in-place-resize 3.2; decision 0014; upstream
 `plugin/pkg/admission/resourcequota` (v1.36).
 """
@@ -21,14 +22,15 @@ from services.api.podresources import Amounts
 from services.api.quotas import Backing
 
 CHARGED_ON_UPDATE = frozenset((quotas.CLAIMS, quotas.SERVICES))
-"""Kinds that may use more after a plain update; pods do by `resize` alone."""
+"""Kinds whose usage may grow on a plain update; that of pods only grows on `resize`."""
 _FREE = frozenset(("events",))
 
 
 def charges(resource: Resource, old: Document | None, new: Document, ctx: WriteContext) -> list[Document]:
-    """Return the namespace's quotas with the use of `new` (beyond that of `old`) added: to be stored with it.
+    """Return the namespace's quotas with the additional use of `new` over `old`, to be stored in the same
+    commit.
 
-    Raises: Forbidden when one of them would be exceeded, misses what it must know, or was not counted yet.
+    Raises: Forbidden when a quota would be exceeded, needs a value that is not specified, or was not counted yet.
     """
     if not resource.namespaced or resource.name in _FREE:
         return []

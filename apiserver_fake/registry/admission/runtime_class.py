@@ -13,8 +13,10 @@ RUNTIME_CLASSES = "runtimeclasses.node.k8s.io"
 
 
 def set_runtime_class(new: Document, spec: Document, ctx: WriteContext) -> None:
-    """Give the spec of `new` what its class says. Raises: Forbidden for an unknown class, and for an overhead or a
-    node selector that is not the class's."""
+    """Set the overhead and scheduling constraints of its RuntimeClass in the spec of `new`.
+
+    Raises: Forbidden for an unknown class, and for an overhead or a node selector other than that of the class.
+    """
 
     def refused(why: str) -> Forbidden:
         meta = new["metadata"]

@@ -1,7 +1,7 @@
-"""What a pod gets of the service account it runs as: it must be there, its pull secrets, a volume with a token.
+"""ServiceAccount: a pod's account must exist, and the pod gets its pull secrets and a volume with a token.
 
-Mirror pods are left alone; they may not name an account at all (X-NR7).
-Source: upstream `plugin/pkg/admission/serviceaccount/admission.go`.
+Mirror pods are left alone; they may not name an account at all (X-NR7). Source: upstream
+`plugin/pkg/admission/serviceaccount/admission.go`.
 """
 
 from apiserver_fake.registry.errors import forbidden
@@ -14,13 +14,15 @@ MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_S = 3607
 ROOT_CA = "kube-root-ca.crt"
 NOT_FOUND = "error looking up service account"
-"""How the refusal begins that a client may see for a moment in a new namespace."""
+"""Beginning of the refusal that a client may get for a moment in a new namespace."""
 _CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 _CONTAINERS = ("initContainers", "containers")
 
 
 def with_account(new: Document, spec: Document, ctx: WriteContext) -> Document:
-    """Return the pod's spec with what its account gives it. Raises: Forbidden for an account that there is not."""
+    """Return the pod's spec with its account's pull secrets and token volume. Raises: Forbidden if the account
+    does not exist.
+    """
     namespace, name = ctx.request.namespace, spec["serviceAccountName"]
     account = ctx.lookup("serviceaccounts", namespace, name)
     if account is None:

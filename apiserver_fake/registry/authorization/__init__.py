@@ -1,1 +1,1 @@
-"""Authorization: which identity may do what, before the body is read and inside the commit."""
+"""Authorization: what an identity may do, checked before the body is read and again inside the commit."""

@@ -1,4 +1,4 @@
-"""How a server treats clients from outside: by which rules, as which accounts."""
+"""Access of clients from outside: authorization mode, service accounts, and certificate authority."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,11 @@ from apiserver_fake.registry.accounts import NO_ACCOUNTS, ServiceAccounts
 
 @dataclass(frozen=True)
 class Access:
-    """`is_rbac`: callers of the REST endpoint are authorized by RBAC objects besides the mesh's own roles.
-    `authority`: PEM of the authority that signs certificates of clients and of this server; "" for none."""
+    """Access settings of a server. `is_rbac`: RBAC objects authorize callers of the REST endpoint, besides the
+    mesh's roles.
+
+    `authority`: PEM of the authority that signs certificates of clients and of this server; "" for none.
+    """
 
     is_rbac: bool = False
     accounts: ServiceAccounts = NO_ACCOUNTS

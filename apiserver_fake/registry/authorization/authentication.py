@@ -1,8 +1,9 @@
-"""Who is calling: bearer tokens from the server's list, and those computed from one key (`services/api/tokens.py`).
+"""Authentication by bearer tokens: from the server's list, or computed from one key
+(`services/api/tokens.py`).
 
-Of tokens of nodes and of drivers on nodes the server needs to remember none; a kubelet host gets one for each of its
-own nodes, good for an hour and over its own connections (X-ID5, X-TOK1). Secrets are compared in constant time, and
-every failure sounds alike (X-TOK4).
+The server needs to store no tokens of nodes and of drivers on nodes. A kubelet host gets a token for each of
+its own nodes, valid for an hour and only over its own connections (X-ID5, X-TOK1). Secrets are compared in
+constant time, and every failure has the same text (X-TOK4).
 """
 
 import hashlib
@@ -29,8 +30,11 @@ _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 
 class TokenEntry(msgspec.Struct, frozen=True):
-    """One line of the token file. Of a kubelet host: its nodes by name or by prefix, and what their stages change; with
-    neither it gets the token of no node."""
+    """One line of the token file. For a kubelet host it also has the host's nodes, and the fields that its
+    stages change.
+
+    `nodes`, `node_prefix`: the host's nodes by name or by prefix; without either it gets no node's token.
+    """
 
     token: str
     user: str
@@ -41,20 +45,20 @@ class TokenEntry(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> Identity:
-        """Whose line it is."""
+        """The identity of the line."""
         hosting = Hosting(frozenset(self.nodes), self.node_prefix, self.stages)
         return Identity(self.user, self.groups, hosting=hosting)
 
 
 class TokenFile(msgspec.Struct, frozen=True):
-    """The token file: who may call, and the key of node tokens as hex ("": the store's own)."""
+    """The token file: the callers, and the key of node tokens as hex ("": the store's own key)."""
 
     tokens: tuple[TokenEntry, ...] = ()
     node_key: str = ""
 
 
 def read_tokens(path: Path) -> TokenFile:
-    """Read the token file: `{"tokens": [...], "node_key": hex}` or the list. Raises: StartError naming the fault."""
+    """Read the token file: `{"tokens": [...], "node_key": hex}` or the list. Raises: StartError naming the error."""
     try:
         text = path.read_bytes()
         found = msgspec.json.decode(text, type=TokenFile | list[TokenEntry])
@@ -80,8 +84,9 @@ class Authenticator:
         find: Find = lambda resource, namespace, name: None,
         wall: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`accounts`: verifies tokens of service accounts, which live as long as the stored objects that `find` shows;
-        None: there are none.
+        """Take the listed tokens. `accounts`: verifies service account tokens; None if there are none.
+
+        `find`: returns the stored objects on which the validity of service account tokens depends.
         """
         self._accounts, self._find, self._wall = accounts, find, wall
         self._signed: dict[str, Document] = {}
@@ -93,8 +98,10 @@ class Authenticator:
         self._cache: dict[tuple[str, str], Owner] = {}
 
     def identify(self, bearer: str, peer: str = "") -> Identity:
-        """Return whose token this is; "" is anonymous. `peer`: whose connection it came over, by its certificate or by
-        the credential that opened the stream. Raises: Unauthorized."""
+        """Return the identity of a bearer token; "" is anonymous. Raises: Unauthorized.
+
+        `peer`: the user of the connection, by its certificate or by the credential that opened the stream.
+        """
         if not bearer:
             return ANONYMOUS
         known = self._cache.get((bearer, peer))
@@ -114,15 +121,17 @@ class Authenticator:
         return owner.identity
 
     def certified(self, identity: Identity) -> Identity:
-        """Return the identity of a certificate with what the server's list says of its user: the nodes of a host.
-        Raises: Unauthorized when the certificate has expired."""
+        """Return the identity of a certificate, with the nodes that the server's list has for a kubelet host.
+
+        Raises: Unauthorized when the certificate has expired.
+        """
         self.check(identity.credential)
         if NODE_HOSTS_GROUP not in identity.groups or identity.user not in self._hosting:
             return identity
         return replace(identity, hosting=self._hosting[identity.user])
 
     def check(self, credential: Credential) -> None:
-        """Return while a credential is good. Raises: Unauthorized."""
+        """Check that a credential is still valid. Raises: Unauthorized."""
         if credential.is_over(self._wall()):
             raise Unauthorized("Unauthorized")
         if credential.bearer:
@@ -144,8 +153,10 @@ class Authenticator:
         return self._accounts.identity(bearer, claims, self._find, self._wall(), audiences)
 
     def review(self, bearer: str, audiences: Sequence[str]) -> tuple[Identity, tuple[str, ...]] | None:
-        """Return whose token it is and for which of these audiences (none: those of this API server); None for one that
-        this server does not know. Raises: Rejected for a service account's that is not good any more."""
+        """Return the token's identity and those of `audiences` for which it is valid; None if the token is unknown.
+
+        No audiences: those of this API server. Raises: Rejected for a service account token that is no longer valid.
+        """
         if self._is_of_account(bearer):
             return self._account(bearer, audiences)
         own = self._accounts.audiences if self._accounts is not None else ()
@@ -169,11 +180,11 @@ class Authenticator:
         raise Unauthorized("Unauthorized")
 
     def kubelet_token(self) -> str:
-        """Return the token with which the API server itself calls kubelets that it reaches without TLS."""
+        """Return the API server's own token for calls of kubelets without TLS."""
         return server_token(self._node_key, int(self._wall()) + KUBELET_TOKEN_LIFE_S)
 
     def node_token(self, identity: Identity, name: str) -> str:
-        """Return the token of a node for the host that runs it. Raises: Forbidden for another's node; BadRequest."""
+        """Return a node's token for the host that runs it. Raises: Forbidden for a node of another host; BadRequest."""
         if NODE_HOSTS_GROUP not in identity.groups:
             raise Forbidden(f'nodetokens "{name}" is forbidden: {identity.user} is not in group {NODE_HOSTS_GROUP}')
         if len(name) > 253 or not _NODE_NAME.fullmatch(name):

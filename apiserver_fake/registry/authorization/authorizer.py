@@ -1,15 +1,15 @@
-"""May this identity do that? Decided twice: before the body is read, and inside the commit.
+"""Authorization of one request. It is decided twice: before the body is read, and inside the commit.
 
-`authorize` looks at names, identity and stored objects only (guarantees 8.2, step 4). `admit` runs
-inside the commit on the current object: field masks, and the node rules that need the body.
+`authorize` looks at names, identity and stored objects only (guarantees 8.2, step 4). `admit` runs inside the
+commit on the current object: field masks, and the node rules that need the body.
 
-The table is guarantees 8.3, deny by default: the roles stand in `roles.yaml` and, for controllers, in their folders.
-Special verbs (bind, unbind, evict, token, impersonate, statehash) are held by those rules alone that name them: `*`
+The table is guarantees 8.3, deny by default: the roles are in `roles.yaml` and, for controllers, in their
+folders. Only rules that name a special verb (bind, unbind, evict, token, impersonate, statehash) grant it: `*`
 never includes one. Nodes are in neither, because their rules depend on which pod is bound where (`node`).
 
-Beside the table stands RBAC (`rbac`), for callers from outside: what the table does not allow them, or only in part,
-roles and bindings may. Components call without a policy; nothing widens what they may. Unbind is asked of the table
-alone. Source: decision 0031.
+RBAC (`rbac`) applies besides the table, for callers from outside: roles and bindings may allow them more than
+the table does. Components are authorized without RBAC; nothing extends their permissions. Unbind is authorized
+by the table alone. Source: decision 0031.
 """
 
 from collections.abc import Iterable
@@ -41,14 +41,16 @@ _added: list[Role] = []
 
 @cache
 def roles() -> tuple[Role, ...]:
-    """Return every role there is."""
+    """Return all roles."""
     own = read_roles(Path(__file__).with_name("roles.yaml"))
     return (*own, *controller_roles(), *controller_roles(CLAIM_FOLDER), *_added)
 
 
 def add_roles(more: Iterable[Role]) -> None:
-    """Add roles of controllers that are no part of keplab, before the first request of this process. Raises:
-    ValueError naming a user who has a role already."""
+    """Add roles of controllers that are not part of keplab, before the first request of this process.
+
+    Raises: ValueError naming a user who has a role already.
+    """
     for role in more:
         if any(role.user == known.user for known in roles()):
             raise ValueError(f"{role.user} has a role already")
@@ -58,7 +60,7 @@ def add_roles(more: Iterable[Role]) -> None:
 
 
 def verb_of(request: Request) -> str:
-    """Return the verb that is authorized: `create` on `pods/binding` is the special verb `bind`."""
+    """Return the verb to authorize: `create` on `pods/binding` is the special verb `bind`."""
     if request.resource == "nodetokens":
         return "token"
     if request.resource == "statehash":
@@ -71,11 +73,11 @@ def verb_of(request: Request) -> str:
 def authorize(
     identity: Identity, request: Request, lookup: Lookup, listing: Listing, policy: Policy | None = None
 ) -> str:
-    """Return when the identity may try that, whatever the body says; the text is which RBAC binding allows it, if one.
+    """Check that the identity may make the request, whatever its body; return the RBAC binding that allows it,
+    or "".
 
-    `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state. `policy`: what RBAC
-    objects say; None for components of the mesh.
-    Raises: Forbidden, for nodes with one constant text.
+    `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state. `policy`: the RBAC
+    policy; None for components of the mesh. Raises: Forbidden, for nodes with one constant text.
     """
     if identity.node:
         if may_node(identity.node, request, lookup, listing):
@@ -90,8 +92,13 @@ def authorize(
     return decision.reason
 
 
+def authorize_in_write(identity: Identity, request: Request, ctx: WriteContext) -> str:
+    """Return when the identity may try that, by the objects that one write sees. Raises: Forbidden."""
+    return authorize(identity, request, ctx.lookup, ctx.list, ctx.policy)
+
+
 def rule_name(identity: Identity, request: Request, lookup: Lookup) -> str:
-    """Return what of the mesh's own rules allows the request, for the audit log; "" for none of them."""
+    """Return the name of the mesh's own rule that allows the request, for the audit log; "" if none does."""
     if identity.node:
         return f"mesh: rules of node {identity.node}"
     rule = rule_for(identity, request, lookup)
@@ -103,8 +110,10 @@ def _is_of_the_table_alone(request: Request) -> bool:
 
 
 def attributes_of(request: Request) -> Attributes:
-    """Return what RBAC is asked, about the group that the caller named: a watch or list of one name is about that
-    object."""
+    """Return the attributes of the request for RBAC, in the API group that the caller named.
+
+    A watch or list with a field selector for one name is about that object.
+    """
     plural, _, group = request.resource.partition(".")
     if request.api_version:
         group = request.api_version.rpartition("/")[0]
@@ -117,7 +126,7 @@ def attributes_of(request: Request) -> Attributes:
 
 
 def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | None:
-    """Return the rule that allows the request, the one with the widest mask first; None when there is none."""
+    """Return the first rule that allows the request, wider masks first; None if there is none."""
     if identity.user.startswith("system:node:"):
         return None  # only with its group is this a node, and then it is not looked up here (X-ID3)
     verb = verb_of(request)
@@ -134,7 +143,7 @@ def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | Non
 
 @lru_cache(maxsize=4096)
 def rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Return what an identity may do, those rules first whose mask is wider."""
+    """Return the rules of an identity, wider masks first."""
     mine = [rule for role in roles() if _has(role, user, groups) for rule in role.rules]
     return tuple(sorted(mine, key=lambda rule: bool(rule.may_change)))
 
@@ -229,10 +238,10 @@ def _allows(policy: Policy, identity: Identity, request: Request) -> bool:
 
 
 def admit(identity: Identity, request: Request, old: Document | None, new: Document | None, ctx: WriteContext) -> None:
-    """Return when this identity may make exactly this change.
+    """Check that this identity may make exactly this change.
 
-    `old` None: a create; `new` None: a delete. Raises: Forbidden naming the first path that the caller's mask does not
-    contain; for nodes the constant text. Conflict `StaleBinding` for a status of an earlier binding.
+    `old` None: a create; `new` None: a delete. Raises: Forbidden naming the first path that the caller's mask does
+    not contain (for nodes with the constant text), Conflict `StaleBinding` for a status of an earlier binding.
     """
     policy = None if identity.node else ctx.policy
     if policy is not None and _allows(policy, identity, request):

@@ -1,11 +1,12 @@
-"""Who may write which part of a claim's status, beyond the permission to write the status at all.
+"""Authorization of the parts of a claim's status, beyond the permission to write the status at all.
 
-The allocation and the reservations belong to whoever may `update` or `patch` the subresource `resourceclaims/binding`;
-what is said of devices to whoever may do so for their drivers on `resourceclaims/driver`, on any node
-(`arbitrary-node:update`) or for a claim allocated to the writer's own node (`associated-node:update`). Both
-subresources are served nowhere: they only stand for permissions. A driver's own node is the one that its token is
-bound to; a node, as which a driver may act too, is associated with itself and with no other.
-Source: dra-core 9; kep-5194 7; upstream `pkg/registry/resource/utils.go` (v1.36), which answers Invalid, not Forbidden.
+A writer needs `update` or `patch` on the subresource `resourceclaims/binding` to change the allocation and the
+reservations. To change the status of devices it needs, on `resourceclaims/driver` and for their drivers, the
+permission for any node (`arbitrary-node:update`) or for claims allocated to the writer's own node
+(`associated-node:update`). Both subresources are not served: they only stand for permissions. A driver's own
+node is the one that its token is bound to. A node, as which a driver may act too, is associated with itself
+alone. Source: dra-core 9; kep-5194 7; upstream `pkg/registry/resource/utils.go` (v1.36), which answers Invalid,
+not Forbidden.
 """
 
 from apiserver_fake.registry.authorization.authorizer import rules_of
@@ -24,7 +25,7 @@ ASSOCIATED, ARBITRARY = "associated-node:", "arbitrary-node:"
 
 
 def check_writer(old: Document, new: Document, ctx: WriteContext) -> Causes:
-    """Yield which parts of the status changed that this writer may not change; none with the gate off."""
+    """Yield the changed parts of the status that this writer may not change; nothing with the gate off."""
     if not ctx.switches.dra_granular_status:
         return
     before, after = old.get("status") or {}, new.get("status") or {}

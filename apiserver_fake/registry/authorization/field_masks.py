@@ -1,4 +1,4 @@
-"""Which fields a write changes, and whether a rule's mask contains them. Pure."""
+"""The fields that a write changes, and whether a rule's mask contains them. Pure."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Acting as another user: what a caller must be allowed for it, and who it is then. Pure.
+"""Impersonation: the permissions that a caller needs for it, and the resulting identity. Pure.
 
 Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/filters/impersonation/impersonation.go`.
 """
@@ -9,7 +9,7 @@ from apiserver_fake.registry.policy import Attributes
 from services.api.identity import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, Identity, account_groups, account_of
 
 GROUP = "authentication.k8s.io"
-"""The API group of what is impersonated besides users, groups and service accounts."""
+"""API group of the impersonated attributes other than users, groups and service accounts."""
 
 
 def acting_as(
@@ -21,7 +21,7 @@ def acting_as(
     uid: str = "",
     extra: Mapping[str, Sequence[str]] = {},
 ) -> Identity:
-    """Return who the caller is as that user. Raises: Forbidden for what it may not be."""
+    """Return the identity of the caller when it impersonates that user. Raises: Forbidden if `authorize` denies it."""
     for asked in _questions(user, groups, uid, extra):
         authorize(caller, asked)
     held, account = list(groups), account_of(user)

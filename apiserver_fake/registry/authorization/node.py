@@ -1,7 +1,7 @@
-"""What a node may do: it depends on which pods are bound to it.
+"""Authorization of nodes, which depends on the pods that are bound to them.
 
-Whatever it may not do gets one constant answer, so that it cannot learn what exists. Ownership is asked before the body
-is read and once more inside the commit, because a bind or unbind may have come between (X-NR17).
+Every refusal has one constant text, so that a node cannot learn what exists. Ownership is checked before the
+body is read and once more inside the commit, because a bind or unbind may have come between (X-NR17).
 """
 
 from collections.abc import Callable, Iterable
@@ -27,9 +27,9 @@ LABELS_OF_NODES = (
 """Labels a node may set on itself at any time; also everything below `kubelet.kubernetes.io/` (X-NR3)."""
 
 EVENTS_PER_S, EVENTS_BURST = 20.0, 20.0
-"""Events of one node (X-NR15)."""
+"""Events that one node may write per second, and the burst (X-NR15)."""
 NODE_TEXT = "node may only act on objects it owns"
-"""The one answer a node gets for what it does not own, whether it exists or not."""
+"""The one refusal that a node gets for objects it does not own, whether they exist or not."""
 NODE_LEASES = "kube-node-lease"
 Listing = Callable[[str, str], Iterable[Document]]
 
@@ -40,7 +40,7 @@ def is_bound_to(pod: Document | None, node: str) -> bool:
 
 
 def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> bool:
-    """Whether the node may try that, whatever the body says."""
+    """Whether the node may make that request, whatever its body."""
     verb, sub, name = request.verb, request.subresource, request.name
     is_own = (verb in ("get", "update", "patch") and name == node) or (verb == "create" and name in ("", node))
     match request.resource:
@@ -83,7 +83,9 @@ def _runs_as(node: str, request: Request, listing: Listing) -> bool:
 
 
 def may_slices_of(node: str, request: Request, lookup: Lookup) -> bool:
-    """Whether the request, as far as it says without its body, is for slices of that node alone (dra-core 1.1)."""
+    """Whether the request concerns only slices of that node, as far as this is known without the body (dra-core
+    1.1).
+    """
     match request.verb:
         case "list" | "watch" | "deletecollection":
             return request.field_selector == f"spec.nodeName={node}"
@@ -109,7 +111,7 @@ def _may_node_claims(node: str, request: Request, lookup: Lookup, listing: Listi
 
 
 def node_of(allocation: Document) -> str:
-    """Return the one node that allocated devices can be used on; "" when there are several, or none was chosen."""
+    """Return the one node on which allocated devices can be used; "" if there are several, or none was chosen."""
     match (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms"):
         case [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [str(name)]}], **others}]:
             return "" if others.get("matchExpressions") else name
@@ -125,8 +127,9 @@ def _uses_devices(node: str, request: Request, listing: Listing) -> bool:
 
 
 def device_claims(pod: Document) -> list[str]:
-    """Return the names of the claims for devices that the pod uses, generated ones and that for its extended resources
-    included."""
+    """Return the names of the pod's claims for devices, including generated claims and that for its extended
+    resources.
+    """
     named = [each.get("resourceClaimName") for each in (pod.get("spec") or {}).get("resourceClaims") or ()]
     status = pod.get("status") or {}
     made = [each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()]
@@ -200,7 +203,7 @@ def _volume_references(volume: Document) -> list[tuple[str, str]]:
 
 
 def admit_node(node: str, request: Request, old: Document | None, new: Document | None, ctx: WriteContext) -> None:
-    """Return when the node may make exactly this change; `old` None: a create, `new` None: a delete.
+    """Check that the node may make exactly this change; `old` None: a create, `new` None: a delete.
 
     Raises: Forbidden with one constant text; Conflict `StaleBinding` for a status of an earlier binding.
     """
@@ -228,7 +231,7 @@ def admit_node(node: str, request: Request, old: Document | None, new: Document 
 
 
 def is_slice_of(node: str, old: Document | None, new: Document | None, ctx: WriteContext) -> bool:
-    """Whether a slice is that node's, and stays so, with no owner but the node."""
+    """Whether a slice belongs to that node before and after the write, and has no owner but the node."""
     return all(is_bound_to(each, node) for each in (old, new) if each is not None) and (
         new is None or all(_is_own_node(o, node, ctx) for o in new["metadata"].get("ownerReferences") or ())
     )
@@ -342,7 +345,7 @@ _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Faile
 
 
 def admit_status(node: str, old: Document, new: Document) -> bool:
-    """Whether this node may change the pod's status so; `new` is what was asked for.
+    """Whether this node may change the pod's status in this way; `new` is the requested object.
 
     Raises: Conflict `StaleBinding` when the status is of an earlier binding (kubelet-unbinding 4.3).
     """

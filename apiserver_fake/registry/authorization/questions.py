@@ -1,4 +1,4 @@
-"""What expressions ask about permissions, answered by the rules that requests are authorized by."""
+"""Permission checks of expressions, answered by the rules that authorize requests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from services.api.wire import Request
 from services.cel.libraries.authorization import Asker, Decision, Question
 
 Check = Callable[[Identity, Request], object]
-"""Raises Forbidden for what that identity may not do."""
+"""Function that raises Forbidden if that identity may not make the request."""
 
 
 def asker(identity: Identity, check: Check) -> Asker:
-    """Return the authorizer that expressions ask: about the caller, or about a service account."""
+    """Return the authorizer of expressions, for the caller or for a service account."""
     known: dict[Question, Decision] = {}
 
     def ask(question: Question) -> Decision:

@@ -1,6 +1,6 @@
-"""Kinds that are asked and never stored: who is this, whose token is that, may they, what may I.
+"""Review kinds, which are answered and never stored: token, subject, access and rules reviews.
 
-kubectl sends its questions as protobuf. Who asks must be allowed to `create` the review, as any object.
+kubectl sends reviews as protobuf. The caller must be allowed to `create` the review, as with any object.
 Source: upstream `pkg/registry/authorization`, `pkg/registry/authentication`.
 """
 
@@ -28,19 +28,19 @@ REVIEWS = tuple(
         ("authorization.k8s.io", "SubjectAccessReview"),
     )
 )
-"""Kinds that are only asked, never stored."""
+"""Review kinds, which are never stored."""
 OF_ONESELF = frozenset(("SelfSubjectReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview"))
 
 
 class Reviewer(Protocol):
-    """What a server can say of identities; `ApiServer` is one."""
+    """What a server can say of identities; `Callers` is one."""
 
     def authorize(self, identity: Identity, request: Request) -> str:
-        """Return why it is allowed. Raises: Forbidden."""
+        """Return the reason why the request is allowed. Raises: Forbidden."""
         ...
 
     def authorize_action(self, identity: Identity, asked: Attributes) -> str:
-        """Return why it is allowed. Raises: Forbidden."""
+        """Return the reason why the action is allowed. Raises: Forbidden."""
         ...
 
     def rules_for(self, identity: Identity, namespace: str) -> tuple[list[PolicyRule], list[str]] | None:
@@ -48,12 +48,12 @@ class Reviewer(Protocol):
         ...
 
     def review_token(self, bearer: str, audiences: list[str]) -> tuple[Identity, tuple[str, ...]] | None:
-        """Return whose token it is. Raises: Rejected."""
+        """Return the identity and the audiences of a token; None if it is unknown. Raises: Rejected."""
         ...
 
 
 def review_at(group: str, version: str, rest: list[str]) -> tuple[Resource, str] | None:
-    """Return which review such a path asks, and in which namespace; None when it is none."""
+    """Return the review kind of a path, and its namespace; None if the path is no review."""
     namespace = ""
     if len(rest) == 3 and rest[0] == "namespaces":
         namespace, rest = rest[1], rest[2:]
@@ -66,7 +66,7 @@ def review_at(group: str, version: str, rest: list[str]) -> tuple[Resource, str]
 def answer(
     review: Resource, namespace: str, body: Document, identity: Identity, reviewer: Reviewer, catalogue: Catalogue
 ) -> Document:
-    """Return the review with its status filled in. Raises: BadRequest, Invalid for a question of a wrong shape."""
+    """Return the review with its status filled in. Raises: BadRequest, Invalid for a malformed review."""
     body = conform(shape_of(review.api_version, review.kind), review.api_version, review.kind, body)
     spec: Document = body.get("spec") or {}
     match review.kind:

@@ -1,4 +1,4 @@
-"""What the server writes of itself: first objects, its endpoints, addresses of Services, the end of old Events.
+"""Writes by the server itself: first objects, its endpoints, addresses of Services, deletion of old Events.
 
 Source: upstream `pkg/controlplane/controller/`.
 """

@@ -1,8 +1,9 @@
-"""What a cluster has besides what `initial_objects` makes everywhere: the setting `cluster_objects` turns it on.
+"""Cluster objects beyond those of `initial_objects`; the setting `cluster_objects` turns them on.
 
-The Service `default/kubernetes` and where it leads, a default storage class, the mandatory and suggested objects of
-priority and fairness, the range of Services' addresses, and the authority of clients' certificates for extension API
-servers. A simulation has none of them. Source: upstream `pkg/controlplane/controller`, `pkg/controlplane/apiserver`.
+The Service `default/kubernetes` and its endpoints, a default storage class, the mandatory and suggested objects
+of priority and fairness, the range of Services' addresses, and the authority of clients' certificates for
+extension API servers. A simulation has none of them. Source: upstream `pkg/controlplane/controller`,
+`pkg/controlplane/apiserver`.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ AUTO_UPDATE = {"apf.kubernetes.io/autoupdate-spec": "true"}
 QUEUE_LENGTH = 50
 KUBERNETES = "kubernetes"
 ADDRESS = "10.96.0.1"
-"""The first address of the range is the API server's."""
+"""Cluster IP of the Service `kubernetes`: the first address of the range."""
 LABELS = {"component": "apiserver", "provider": "kubernetes"}
 FRONT_PROXY = {
     "requestheader-allowed-names": '["front-proxy-client"]',
@@ -37,7 +38,7 @@ FRONT_PROXY = {
 
 @cache
 def standing_objects() -> tuple[Document, ...]:
-    """Return the objects that are the same in each cluster; shared, not to be changed."""
+    """Return the objects that are the same in every cluster; they are shared and must not be changed."""
     found = yaml.safe_load(files("apiserver_fake.registry.controlplane").joinpath("cluster_objects.yaml").read_text())
     return tuple(_level(each) if "level" in each else _flow(each) if "flow" in each else each for each in found)
 
@@ -92,8 +93,10 @@ def _flow(given: dict[str, Any]) -> Document:
 
 
 def own_service(servers: Sequence[tuple[str, int]]) -> tuple[Document, ...]:
-    """Return the Service of the API servers and its endpoints: the hosts and ports where they listen. Each port beyond
-    the first has a slice of its own."""
+    """Return the Service of the API servers and its endpoints: the hosts and ports where they listen.
+
+    Each port beyond the first has an EndpointSlice of its own.
+    """
     about = {"namespace": "default", "name": KUBERNETES}
     mirrored = {"endpointslice.kubernetes.io/skip-mirror": "true"}
     by_port: dict[int, list[str]] = {}
@@ -142,9 +145,10 @@ def _ports(port: int) -> list[Document]:
 
 
 def client_authority(pem: str) -> Document:
-    """Return the object in which extension API servers find who signs clients' certificates, and the front proxy's.
+    """Return the ConfigMap from which extension API servers read the authorities of client and front proxy
+    certificates.
 
-    One authority signs both, so only one name may speak for others: with any, each client could.
+    One authority signs both, so only one certificate name may act as front proxy: otherwise each client could.
     Source: upstream `pkg/controlplane/controller/clusterauthenticationtrust`.
     """
     return {
@@ -156,8 +160,11 @@ def client_authority(pem: str) -> Document:
 
 
 async def ensure(api: Api, document: Document, wall_s: float, *, is_current: bool = False) -> None:
-    """Create the object if there is none, with its status; `is_current`: and write what differs into one that is
-    there. What another API server creates at the same time is left to it. Raises: ApiError."""
+    """Create the object with its status if it does not exist. `is_current`: patch an existing object to the
+    same content.
+
+    An object that another API server creates at the same time is left to that server. Raises: ApiError.
+    """
     kind = resource_of_kind(document["apiVersion"], document["kind"])
     assert kind is not None, document["kind"]
     meta = document["metadata"]

@@ -1,4 +1,4 @@
-"""Which Events are old enough, or too many, to go."""
+"""Selection of Events to delete, because they are too old or too many."""
 
 from collections import OrderedDict
 
@@ -8,14 +8,16 @@ from services.api.meta import Key
 EVENTS_TTL_S = 3_600.0
 EVENTS_MAX = 50_000
 EVENTS_BYTES_MAX = 24 << 20
-"""Of their JSON. An Event of 1 KB takes 2.6 KB of memory (its selectable fields 0.5 KB, its place in indexes and in the
-window of changes the rest), and one that is deleted as much again while its change is kept: with this bound a churn of
-Events stays below 150 MB (`python -m lab.benchmarks.server.events`)."""
+"""Limit of the total JSON bytes of Events. An Event of 1 KB takes 2.6 KB of memory (its selectable fields
+0.5 KB, its entries in indexes and in the window of changes the rest). A deleted Event takes as much
+again while its change is kept. With this bound a churn of Events stays below 150 MB (`python -m
+lab.benchmarks.server.events`).
+"""
 EVENTS_SWEEP_MAX = 500
 
 
 class EventExpiry:
-    """When each Event was last written, oldest first; pure. Source: guarantees L-OBJ (TTL 1 h, 50,000), L-MEM."""
+    """The time of each Event's last write, oldest first; pure. Source: guarantees L-OBJ (TTL 1 h, 50,000), L-MEM."""
 
     def __init__(
         self, ttl_s: float = EVENTS_TTL_S, count_max: int = EVENTS_MAX, bytes_max: int = EVENTS_BYTES_MAX
@@ -25,7 +27,7 @@ class EventExpiry:
         self._bytes = 0
 
     def note(self, change: Change, now_s: float) -> None:
-        """Remember a change of an Event."""
+        """Record a change of an Event."""
         key = change.record.key
         _, before = self._written.pop(key, (0.0, 0))
         self._bytes -= before
@@ -35,7 +37,7 @@ class EventExpiry:
             self._bytes += size
 
     def due(self, now_s: float, most: int = EVENTS_SWEEP_MAX) -> list[Key]:
-        """Return `(namespace, name)` of Events that should go now, oldest first."""
+        """Return `(namespace, name)` of Events to delete now, oldest first."""
         excess, bytes_left = len(self._written) - self._max, self._bytes
         found: list[Key] = []
         for key, (at_s, size) in self._written.items():

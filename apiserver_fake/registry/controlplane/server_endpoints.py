@@ -1,9 +1,9 @@
-"""Where the Service `kubernetes` leads when several API servers share a store: to those that are alive.
+"""Endpoints of the Service `kubernetes` when several API servers share a store: those of the live servers.
 
-Each API server renews a Lease in kube-system that says it is there (KEP-1965), with the address where it serves, and
-writes endpoints for all whose Leases change. Upstream keeps such leases beside its objects in etcd for that; the effect
-is the same. Source: upstream `pkg/controlplane/reconcilers/lease.go`, `pkg/controlplane/apiserver/server.go`,
-`pkg/controlplane/controller/apiserverleasegc/gc_controller.go`.
+Each API server renews a Lease in kube-system (KEP-1965) with the address where it serves, and writes endpoints
+for all servers whose Leases are renewed. Upstream keeps such leases beside its objects in etcd for that; the
+effect is the same. Source: upstream `pkg/controlplane/reconcilers/lease.go`,
+`pkg/controlplane/apiserver/server.go`, `pkg/controlplane/controller/apiserverleasegc/gc_controller.go`.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ LEASES, SLICES = "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io"
 NAMESPACE = "kube-system"
 IDENTITY = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
 ENDPOINT = "keplab.dev/endpoint"
-"""The annotation that says where an API server serves, HOST:PORT."""
+"""Annotation with the address where an API server serves, HOST:PORT."""
 RENEW_S, GONE_S = 10.0, 30.0
 LEASE_S = 3600
-"""For how long a Lease is kept that is not renewed any more; upstream's `--identity-lease-duration-seconds` then."""
+"""Seconds for which a Lease is kept after its last renewal; upstream's `--identity-lease-duration-seconds`."""
 AGAIN_S = 1.0
 
 log = structlog.get_logger()
@@ -42,7 +42,7 @@ class ServerEndpoints:
     """Keeps this server's Lease and the endpoints of all; `run` never returns."""
 
     def __init__(self, store: Store, api: Api, clock: Clock, host: str, port: int, new_id: str) -> None:
-        """`new_id`: of this life of the server."""
+        """Take the address of this server. `new_id`: an id of this run of the server."""
         self._store, self._api, self._clock = store, api, clock
         self._place, self._id = (host, port), new_id
         self.lease = f"apiserver-{hashlib.sha256(f'{host}:{port}'.encode()).hexdigest()[:26]}"
@@ -50,7 +50,7 @@ class ServerEndpoints:
         """By Lease: when it was renewed by its holder's clock, and when that was first seen by ours."""
 
     async def run(self) -> None:
-        """Renew and look at the others, until cancelled."""
+        """Renew the Lease and update the endpoints periodically, until cancelled."""
         while True:
             try:
                 await self.keep()
@@ -60,7 +60,7 @@ class ServerEndpoints:
                 await asyncio.sleep(AGAIN_S)
 
     async def keep(self) -> None:
-        """Do it once. Raises: ApiError."""
+        """Renew the Lease and update the endpoints once. Raises: ApiError."""
         await self._renew()
         endpoints = sorted({self._place, *await self._others()})
         documents = own_service(endpoints)

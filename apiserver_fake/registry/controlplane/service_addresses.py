@@ -1,6 +1,6 @@
-"""Where a Service that a webhook names is reached: what an ExternalName says, or an endpoint that is ready.
+"""The address of a Service that a webhook names: its ExternalName, or a ready endpoint.
 
-The emulated network has no cluster IPs that a process could connect to, so a webhook is reached at its endpoint itself,
+The emulated network has no cluster IPs that a process could connect to, so a webhook is called at its endpoint,
 as kube-apiserver does with `--enable-aggregator-routing`. Source: upstream
 `staging/src/k8s.io/apiserver/pkg/util/proxy/proxy.go`.
 """
@@ -19,7 +19,7 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 
 def address_of(store: Store, namespace: str, name: str, port: int) -> tuple[str, int]:
-    """Return the host and port of a service's port. Raises: LookupError with upstream's words for why there is none."""
+    """Return the host and port of a Service's port. Raises: LookupError with upstream's text for the reason."""
     record = store.get("services", namespace, name)
     if record is None:
         raise LookupError(f'service "{name}" not found')

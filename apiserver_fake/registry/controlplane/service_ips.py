@@ -1,8 +1,9 @@
-"""An IPAddress for each address that a Service has (KEP-1880), kept by the API server itself.
+"""The IPAddress objects of the Services' addresses (KEP-1880), kept by the API server itself.
 
-Upstream's allocator makes them as it allocates, and its repair loop those that are missing; here all follow the
-Services, which alone decide who has which address. Source: upstream
-`pkg/registry/core/service/ipallocator/ipallocator.go`, `pkg/registry/core/service/ipallocator/controller/repairip.go`.
+Upstream's allocator creates them when it allocates, and its repair loop creates missing ones. Here all of them
+follow the Services, which alone decide which address is in use. Source: upstream
+`pkg/registry/core/service/ipallocator/ipallocator.go`,
+`pkg/registry/core/service/ipallocator/controller/repairip.go`.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ log = structlog.get_logger()
 
 
 def address_object(address: str, namespace: str, name: str) -> Document:
-    """Return the IPAddress of an address that a Service has."""
+    """Return the IPAddress object for an address of a Service."""
     labels = {FAMILY: f"IPv{ip_address(address).version}", MANAGED_BY: ALLOCATOR}
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -44,7 +45,7 @@ class ServiceAddresses:
         self._services, self._addresses = Decoded(store, SERVICES, _cluster_ips), Decoded(store, ADDRESSES, _of_address)
 
     async def run(self) -> None:
-        """Put right what is there, then follow the Services, until cancelled."""
+        """Correct the IPAddresses, then follow changes of Services, until cancelled."""
         while True:
             try:
                 await self.keep()
@@ -56,7 +57,9 @@ class ServiceAddresses:
             await asyncio.sleep(AGAIN_S)
 
     async def keep(self) -> None:
-        """Make what is missing, and remove what the allocator made of no Service's any more. Raises: ApiError."""
+        """Create missing IPAddresses, and delete those of the allocator that no Service uses any more. Raises:
+        ApiError.
+        """
         wanted = self._wanted()
         for record, parent in self._addresses:
             if record.name in wanted and parent == wanted[record.name]:

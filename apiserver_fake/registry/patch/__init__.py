@@ -1,1 +1,1 @@
-"""The kinds of patch, and server-side apply."""
+"""The patch types, and server-side apply."""

@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902): operations one after the other, all of them or none; the document given is not changed."""
+"""JSON patch (RFC 6902): operations in order, all of them or none; the input document is not changed."""
 
 from typing import Any
 
@@ -11,14 +11,15 @@ GROWTH_MAX_BYTES = 3 * 2**20
 DEPTH_MAX = 64
 _UNDECODED = "error decoding patch: json: cannot unmarshal {} into Go value of type {}"
 _SHIFTED_MAX = 50_000_000
-"""List elements moved aside by all inserts and removals of one JSON patch together."""
+"""Limit of the list elements that all inserts and removals of one JSON patch together may shift."""
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """Return `document` after all operations, or raise and change nothing.
+    """Return `document` after all operations; on an error, raise and change nothing.
 
-    Raises: Invalid when a `test` fails, a path is missing or an operation is none; BadRequest for what is no list of
-    objects; RequestEntityTooLarge above 10,000 operations or 3 MiB of copied content. Source: guarantees L-PATCH.
+    Raises: Invalid when a `test` fails, a path is missing or an operation is unknown; BadRequest if `operations` is
+    no list of objects; RequestEntityTooLarge above 10,000 operations or 3 MiB of copied content. Source: guarantees
+    L-PATCH.
     """
     if not isinstance(operations, list):
         raise BadRequest(_UNDECODED.format(_go_name(operations), "[]handlers.jsonPatchOp"))
@@ -32,7 +33,7 @@ def json_patch(document: Any, operations: Any) -> Any:
 
 
 class _Workpiece:
-    """A document under a JSON patch: containers are copied the first time they are touched, then changed in place."""
+    """A document being patched: containers are copied the first time they are changed, then changed in place."""
 
     def __init__(self, root: Any) -> None:
         self.root = root

@@ -1,8 +1,8 @@
 """The three kinds of patch: JSON merge (RFC 7386), JSON patch (RFC 6902) and strategic merge.
 
-None of them changes what it is given. Results share every part that the patch did not touch with the
-document they came from, because copying whole trees was the costliest thing a write did. Which lists a strategic merge
-patch merges, and by what member, is read from `schemas`; a kind without schema merges objects only.
+None of them changes its input. Results share every part that the patch did not touch with the document they
+came from, because copying whole trees was the costliest thing a write did. Which lists a strategic merge patch
+merges, and by what member, is read from `schemas`; a kind without schema merges objects only.
 """
 
 from operator import methodcaller
@@ -25,9 +25,9 @@ def strategic_merge_patch(document: Any, patch: dict[str, Any], shape: Shape = A
     """Return `document` with Kubernetes' strategic merge applied.
 
     Directives: `$patch` (delete, replace, merge), `$retainKeys`, `$setElementOrder/…`,
-    `$deleteFromPrimitiveList/…`; null removes. Merged lists keep the patch's order for the elements it
-    names and the document's for the others; a new element comes before those of the document that it
-    cannot be compared with, as upstream does. Raises: Invalid for directives that make no sense.
+    `$deleteFromPrimitiveList/…`; null removes. Merged lists keep the patch's order for the elements it names and
+    the document's for the others. A new element comes before document elements whose relative order is unknown, as
+    upstream does. Raises: Invalid for invalid directives.
     """
     directive = patch.get("$patch")
     if directive is not None:
@@ -239,7 +239,7 @@ def _list(value: Any, name: str) -> list[Any]:
 
 
 def apply_patch(document: Document, patch: Any, patch_type: str, shape: Shape, kind: str) -> Document:
-    """Return `document` patched.
+    """Return `document` with the patch applied.
 
     `patch_type`: merge, strategic or json; `shape`: the type of the document. Raises: BadRequest for a patch of the
     wrong form, Invalid (422) for one that cannot be applied, RequestEntityTooLarge, UnsupportedMediaType.

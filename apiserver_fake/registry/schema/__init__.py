@@ -1,1 +1,1 @@
-"""Which fields the served kinds have, and how lists of them merge."""
+"""Schemas of the served kinds: their fields, and how their lists merge."""

@@ -1,10 +1,11 @@
-"""What Go says of a document that is not of its type: the JSON decoder's words, and those of the converter.
+"""Go's error texts for a document that does not fit its type: those of the JSON decoder, and those of the
+converter.
 
-A body, and what a JSON or merge patch makes of an object, is decoded; what a strategic merge patch or an apply makes is
-converted member by member, which cuts integers to their width instead of refusing them. The decoder keeps the first
-value of a wrong type and reads on, so that a time or quantity further down that cannot be read is named in its place;
-the converter stops at the first, in the order of the type's members.
-Source: upstream `staging/src/k8s.io/apimachinery/pkg/runtime/converter.go`.
+A body, and the result of a JSON or merge patch, is decoded. The result of a strategic merge patch or an apply
+is converted member by member, which truncates integers to their width instead of refusing them. The decoder
+keeps the first value of a wrong type and reads on, so that an unreadable time or quantity further down is named
+instead. The converter stops at the first error, in the order of the type's members. Source: upstream
+`staging/src/k8s.io/apimachinery/pkg/runtime/converter.go`.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ _MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 @cache
 def go_types() -> dict[str, dict[str, dict[str, str]]]:
-    """Return how Go calls what a schema does not name: `{component: {"types": …, "within": …}}`."""
+    """Return the Go names of types that a schema does not name: `{component: {"types": …, "within": …}}`."""
     text = files("apiserver_fake.registry.schema").joinpath("go_types.json").read_bytes()
     table: dict[str, dict[str, dict[str, str]]] = msgspec.json.decode(text)
     return table
 
 
 def fits(value: int, form: str) -> bool:
-    """Whether an integer has no more bits than its type."""
+    """Whether an integer fits into the number of bits of its type."""
     limit = 1 << (BITS.get(form, 64) - 1)
     return -limit <= value < limit
 
 
 def cut(value: float, form: str) -> int:
-    """Return the integer that a conversion to so many bits leaves."""
+    """Return a number truncated to the integer type `form`, as a Go conversion does."""
     bits = BITS.get(form, 64)
     value = int(value) & ((1 << bits) - 1)
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def wrong_quantity(text: str) -> str:
-    """Return why a text is no quantity, "" for one that is."""
+    """Return why a text is no quantity; "" if it is one."""
     match = _QUANTITY.fullmatch(text) if text else None
     if match is None:
         return BAD_QUANTITY
@@ -57,7 +58,7 @@ def wrong_quantity(text: str) -> str:
 
 
 def wrong_base64(text: str) -> str:
-    """Return why a text is not base64, "" for one that is."""
+    """Return why a text is not base64; "" if it is."""
     at = _illegal(text.encode())
     return "" if at is None else f"illegal base64 data at input byte {at}"
 
@@ -99,7 +100,7 @@ _ZONE = re.compile(r"Z|[+-](\d\d):(\d\d)")
 
 
 def wrong_time(text: str, *, is_micro: bool = False) -> str:
-    """Return why a text is no moment in RFC 3339, "" for one that is. `is_micro`: with microseconds."""
+    """Return why a text is no RFC 3339 time; "" if it is one. `is_micro`: with microseconds."""
     layout, rest = MICROSECONDS if is_micro else SECONDS, text
     found: dict[str, int] = {}
 
@@ -145,11 +146,11 @@ def _quoted(text: str) -> str:
 
 
 class _Unreadable(Exception):
-    """A value that its type reads itself and cannot: what is said of it."""
+    """A value that its type's own parser cannot read; the message is Go's."""
 
 
 def decoding_mistake(shape: Any, document: Any) -> str:
-    """Return what the JSON decoder says of the document; "" where there is nothing to say. `shape`: a `Shape`."""
+    """Return the JSON decoder's error for the document; "" if there is none. `shape`: a `Shape`."""
     try:
         return next(_Decoding().walk(shape, document, _name_of(shape), "", ""), "")
     except _Unreadable as found:
@@ -189,13 +190,15 @@ def item_type(go_type: str) -> str:
 
 
 def json_kind(value: Any) -> str:
-    """Return what the decoder calls a value."""
+    """Return the decoder's name for the type of a value."""
     kinds: dict[type, str] = {str: "string", bool: "bool", dict: "object", list: "array"}
     return kinds.get(type(value), "number")
 
 
 class _Decoding:
-    """One walk over a document that is decoded: the first value of a wrong type, unless one cannot be read at all."""
+    """One walk over a decoded document. It yields the first value of a wrong type; an unreadable value takes
+    precedence.
+    """
 
     def walk(self, shape: Any, value: Any, struct: str, path: str, go_type: str) -> Iterator[str]:
         found = [*self._mistakes(shape, value, struct, path, go_type)]
@@ -256,27 +259,27 @@ class _Decoding:
 
 
 def raise_if(mistake: str) -> None:
-    """Raise that a value cannot be read, where there is something to say."""
+    """Raise an error with this text for an unreadable value, unless the text is empty."""
     if mistake:
         raise _Unreadable(mistake)
 
 
 def quantity_mistake(value: Any) -> str:
-    """Return what is said of a value that stands for a quantity."""
+    """Return the error text for a value that should be a quantity; "" if it is one."""
     if isinstance(value, str):
         return wrong_quantity(value.strip())
     return "" if isinstance(value, int | float) and not isinstance(value, bool) else BAD_QUANTITY
 
 
 def is_of(value: Any, kind: str) -> bool:
-    """Whether a value is a text, a truth value or a number."""
+    """Whether a value is a string, a boolean or a number, as `kind` says."""
     if kind == "number":
         return isinstance(value, int | float) and not isinstance(value, bool)
     return isinstance(value, str if kind == "string" else bool)
 
 
 def conversion_mistake(shape: Any, document: Any) -> str:
-    """Return what the converter says of the document; "" where there is nothing to say. `shape`: a `Shape`."""
+    """Return the converter's error for the document; "" if there is none. `shape`: a `Shape`."""
     return next(_conversion_mistakes(shape, document, ""), "")
 
 

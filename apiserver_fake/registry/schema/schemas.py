@@ -1,9 +1,9 @@
-"""What upstream's types say about the fields of our kinds: their names, and how lists of them merge.
+"""Upstream's schemas of the served kinds: the names of their fields, and how their lists merge.
 
-Two data files hold OpenAPI v3 schemas, a property a line: `schemas.json` upstream's, `additions.json` what proposals
-add here. Keys with slashes are kinds (`<group>/<version>/<Kind>`, the core group being empty) and point to a
-component; the other keys are components as `/openapi/v3` serves them. Strict field validation, strategic merge patches
-and `kubectl explain` all read this one table.
+Two data files hold OpenAPI v3 schemas, one property per line: `schemas.json` upstream's, `additions.json` those
+that proposals add here. Keys with slashes are kinds (`<group>/<version>/<Kind>`, the core group being empty)
+and point to a component; the other keys are components as `/openapi/v3` serves them. Strict field validation,
+strategic merge patches and `kubectl explain` all read this one table.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _PREFIX = "#/components/schemas/"
 
 @dataclass
 class Shape:
-    """One field's type as merging and validation need it.
+    """The type of one field, for merging and validation.
 
-    `type`: object, array, string, integer, number, boolean, quantity, int-or-string, time, or "" for any.
-    `fields`: the known members of an object, None where any name is legal; `values`: what those hold.
-    `items`: what a list holds. `merge_key`: lists of objects merge by this member. `is_merged`: the list
-    merges at all. `is_replaced`: the object is taken whole. For server-side apply: `list_type` is map or set where a
-    list merges, `map_keys` tell the items of a map apart, and what `is_atomic` is taken whole. `default`: what a member
-    that is missing counts as, None where nothing. `present`: members that upstream's types hold by value, so that they
-    are there, empty, where their object is. `keeps_unknown`: members that `fields` does not have are legal
-    (`x-kubernetes-preserve-unknown-fields`). `component`: the name of the type, where it has one. `form`: int32 or
-    int64 of an integer, bytes of a text in base64, micro of a time with microseconds. `plans`: what walks over
-    documents have worked out of the type once.
+    `type`: object, array, string, integer, number, boolean, quantity, int-or-string, time, or "" for any. `fields`:
+    the known members of an object, None where any name is legal; `values`: the type of those members. `items`: the
+    type of a list's items. `merge_key`: lists of objects merge by this member. `is_merged`: the list merges at all.
+    `is_replaced`: the object is replaced as a whole. For server-side apply: `list_type` is map or set where a list
+    merges, `map_keys` identify the items of a map, and an `is_atomic` value is replaced as a whole. `default`: the
+    value that a missing member counts as, None for none. `present`: members that upstream's types hold by value, so
+    that they exist, empty, wherever their object does. `keeps_unknown`: members that `fields` does not have are
+    legal (`x-kubernetes-preserve-unknown-fields`). `component`: the name of the type, if it has one. `form`: int32
+    or int64 of an integer, bytes of a text in base64, micro of a time with microseconds. `plans`: results that
+    walks over documents have computed once for the type.
     """
 
     type: str = ""
@@ -68,17 +68,17 @@ class Shape:
     plans: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def member(self, name: str) -> Shape:
-        """Return the shape of an object's member; anything where nothing is known of it."""
+        """Return the shape of an object's member; the any shape if the member is unknown."""
         return (self.fields or {}).get(name) or self.values or ANYTHING
 
 
 ANYTHING = Shape()
-"""The shape of what we know nothing about: objects merge member by member, lists are replaced."""
+"""The shape of a value of unknown type: objects merge member by member, lists are replaced."""
 
 
 @cache
 def schemas() -> dict[str, dict[str, Any]]:
-    """Return the whole table; shared, not to be changed."""
+    """Return the whole table; it is shared and must not be changed."""
     folder = files("apiserver_fake.registry.schema")
     table: dict[str, dict[str, Any]] = msgspec.json.decode(folder.joinpath("schemas.json").read_bytes())
     additions: dict[str, dict[str, Any]] = msgspec.json.decode(folder.joinpath("additions.json").read_bytes())
@@ -92,7 +92,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def component_of(api_version: str, kind: str) -> str:
-    """Return the component's name of a kind (`io.k8s.api.core.v1.Pod`); "" when the kind has no schema."""
+    """Return the component's name of a kind (`io.k8s.api.core.v1.Pod`); "" if the kind has no schema."""
     group, _, version = api_version.rpartition("/")
     pointer = schemas().get(f"{group}/{version}/{kind}")
     return str(pointer["$ref"])[len(_PREFIX) :] if pointer else ""
@@ -140,7 +140,7 @@ def _set_form(shape: Shape, form: str) -> None:
 
 
 _BY_VALUE = frozenset(("metadata", "spec", "status", "template", "strategy", "updateStrategy", "jobTemplate", "source"))
-"""Members that are structs, not pointers, in nearly every type of upstream that has them."""
+"""Members that are structs, not pointers, in nearly every upstream type that has them."""
 _BY_VALUE_IN = {
     "AllocationResult": ("devices",), "Container": ("resources",), "ContainerStatus": ("state", "lastState"),
     "DeviceTaintRuleSpec": ("taint",), "Endpoint": ("conditions",), "EphemeralContainer": ("resources",),
@@ -203,7 +203,7 @@ class _Mismatch(Exception):
 
 
 class Mistyped(BadRequest):
-    """A document that is not of its kind's type: what Go says of it, and the first field with its value."""
+    """The document does not fit its kind's type: Go's error text, and the first such field with its value."""
 
     mistake: str = ""
     path: str = ""
@@ -220,14 +220,15 @@ def conform(
     *,
     is_converted: bool = False,
 ) -> Document:
-    """Return the document as its kind's type, `shape`, reads it: known fields have their types, nulls are gone.
+    """Return the document converted to its kind's type, `shape`: known fields have their types, nulls are
+    removed.
 
-    A null counts as absent, as in upstream's types, and in a map of texts as the empty text; numbers given for
-    quantities become text; fields that the type does not have are left out, and their paths are added to `unknown` in
-    document order (decision 0030). Parts that are shared with `old` (patches share what they do not touch) are not
-    looked at again. After this, rules may rely on the types of known fields. `is_converted`: as upstream reads what a
-    strategic merge patch or an apply makes, where integers are cut to their width. Raises: Mistyped, with what Go's
-    decoder or converter says.
+    A null counts as absent, as in upstream's types, and in a map of strings as the empty string. Numbers given for
+    quantities become text. Fields that the type does not have are left out, and their paths are added to `unknown`
+    in document order (decision 0030). Parts that are shared with `old` (patches share what they do not change) are
+    not checked again. After this, rules may rely on the types of known fields. `is_converted`: convert as upstream
+    does with the result of a strategic merge patch or an apply, where integers are truncated to their width.
+    Raises: Mistyped, with the text of Go's decoder or converter.
     """
     wanted = _strict_type(shape)
     if wanted is not None:
@@ -422,7 +423,7 @@ def _json_type(value: Any) -> str:
 
 
 def strict_refusal(api_version: str, kind: str, faults: Sequence[str]) -> BadRequest:
-    """Return the refusal of a document with fields that its kind does not have or that it has twice (Strict)."""
+    """Return the refusal of a document with unknown or duplicate fields (field validation Strict)."""
     version = api_version.rpartition("/")[2]
     return BadRequest(
         f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {", ".join(faults)}'
@@ -430,5 +431,5 @@ def strict_refusal(api_version: str, kind: str, faults: Sequence[str]) -> BadReq
 
 
 def unknown_fields(paths: Sequence[str]) -> list[str]:
-    """Return what is said of fields that a kind does not have."""
+    """Return the error texts for fields that a kind does not have."""
     return [f'unknown field "{path}"' for path in paths]

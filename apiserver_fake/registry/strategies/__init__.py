@@ -1,1 +1,1 @@
-"""Rules of kinds: a module an API group, or a kind where a kind has much of its own; each offers `STRATEGIES`."""
+"""Rules of kinds: one module per API group, or per kind if it has many rules; each offers `STRATEGIES`."""

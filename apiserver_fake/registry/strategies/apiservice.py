@@ -1,4 +1,4 @@
-"""APIServices: names that are their group version, priorities within bounds, and local ones available at once.
+"""APIServices: the name is the group version, priorities have bounds, and local ones are available at once.
 
 Source: upstream `staging/src/k8s.io/kube-aggregator/pkg/apis/apiregistration/validation/validation.go`,
 `staging/src/k8s.io/kube-aggregator/pkg/registry/apiservice/strategy.go`.

@@ -1,4 +1,4 @@
-"""Workloads of `apps`: their defaults, what may change later, and the numbers of a rolling update.
+"""Workloads of `apps`: their defaults, their mutable fields, and the numbers of a rolling update.
 
 Source: upstream `pkg/apis/apps/validation/validation.go`.
 """
@@ -95,7 +95,9 @@ DEPLOYMENT_SPEC = Struct(
 
 
 def counted(*counters: str, above: tuple[tuple[str, str], ...]) -> Struct:
-    """Return the table of a status whose counters are not negative, and none above another."""
+    """Return the table of a status whose counters are not negative; each first counter of `above` is at most
+    the second.
+    """
 
     def compare(status: Document, at: str, report: Report) -> Causes:
         for one, other in above:

@@ -1,6 +1,8 @@
-"""CertificateSigningRequests (certificates.k8s.io/v1): the API server writes who asks, and the spec never changes.
+"""CertificateSigningRequests (certificates.k8s.io/v1): the API server records the requester, and the spec
+is immutable.
 
-The texts are upstream's (`pkg/apis/certificates/validation`, `pkg/registry/certificates/certificates/strategy.go`).
+The texts are upstream's (`pkg/apis/certificates/validation`,
+`pkg/registry/certificates/certificates/strategy.go`).
 """
 
 import base64
@@ -80,7 +82,7 @@ _FORGED: dict[type, str] = {
     ec.EllipticCurvePublicKey: "x509: ECDSA verification failure",
     ed25519.Ed25519PublicKey: "x509: Ed25519 verification failure",
 }
-"""What Go says of a signature that is not of the key in the request."""
+"""Go's error texts for a signature that was not made with the key in the request."""
 
 
 def _usages(spec: Document, at: str, report: Report) -> Causes:
@@ -135,7 +137,9 @@ def conditions_of(document: Document) -> list[Document]:
 
 
 def stamped(new: list[Document], old: list[Document], wall_s: float) -> list[Document]:
-    """Return the conditions with their times: of the last update where none is said, of the last change of status."""
+    """Return the conditions with missing times filled in: `lastUpdateTime`, and `lastTransitionTime` if the
+    status changed.
+    """
     now, before = format_time(wall_s), {each.get("type"): each for each in old}
     found = []
     for each in new:
@@ -149,7 +153,7 @@ def stamped(new: list[Document], old: list[Document], wall_s: float) -> list[Doc
 
 
 def check_conditions(conditions: list[Document]) -> list[Cause]:
-    """Return what is wrong with the conditions of a request."""
+    """Return the errors in the conditions of a request."""
     causes: list[Cause] = []
     seen: set[str] = set()
     for index, each in enumerate(conditions):
@@ -175,7 +179,7 @@ def _places(kind: str, conditions: list[Document]) -> list[int]:
 
 
 def removed_conditions(old: Document, new: Document) -> Causes:
-    """Refuse that what is decided is taken back."""
+    """Refuse the removal of an approval, denial or failure."""
     for kind in (APPROVED, DENIED, FAILED):
         if len(_places(kind, conditions_of(new))) < len(_places(kind, conditions_of(old))):
             yield forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')

@@ -1,9 +1,8 @@
 """Small kinds of the core group: ConfigMaps and Secrets, Namespaces, Nodes, service accounts.
 
-Data has keys that can be file names, and never changes once declared immutable; a Secret's `stringData` is folded into
-its `data`. A Namespace is held by `spec.finalizers` until its content
-is gone (controllers 11). A Node may bring a first status.
-Source: upstream `pkg/apis/core/validation/validation.go`.
+Keys of data must be valid file names, and data never changes once declared immutable; a Secret's `stringData`
+is merged into its `data`. A Namespace is kept by `spec.finalizers` until its content is gone (controllers 11).
+A Node may be created with a status. Source: upstream `pkg/apis/core/validation/validation.go`.
 """
 
 import base64
@@ -50,13 +49,13 @@ DATA_MAX_BYTES = 1 << 20
 
 
 def keys(values: Mapping[str, str], path: str, report: Report) -> Causes:
-    """A rule for the keys of a ConfigMap's or Secret's data."""
+    """Check the keys of a ConfigMap's or Secret's data."""
     for name in values:
         yield from config_key(f"{path}[{name}]", name)
 
 
 def frozen(*names: str) -> Rules:
-    """Return the rule that an object once declared immutable keeps its content."""
+    """Return the rule that an object declared immutable keeps its content."""
 
     def check(old: Document, new: Document, ctx: WriteContext) -> Causes:
         if old.get("immutable"):
@@ -158,7 +157,7 @@ def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> 
 
 
 def is_done(namespace: Document) -> bool:
-    """Whether nothing holds a namespace that is being deleted any more."""
+    """Whether a namespace that is being deleted has no finalizers left."""
     return not (namespace.get("spec") or {}).get("finalizers") and not namespace["metadata"].get("finalizers")
 
 

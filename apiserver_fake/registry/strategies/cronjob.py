@@ -1,4 +1,4 @@
-"""CronJobs: a schedule that can be read, in a time zone that exists, and a job to create (batch/v1).
+"""CronJobs: a valid schedule, an existing time zone, and a job to create (batch/v1).
 
 The texts are upstream's (`pkg/apis/batch/validation`).
 """
@@ -14,7 +14,9 @@ from services.api.meta import Document
 from services.api.times import zone_of
 
 NAME_MAX = 52
-"""A job's name has 63 characters at most and ends with a hyphen and the minutes since the epoch."""
+"""Most characters of a CronJob's name. A job's name has at most 63 and ends with a hyphen and the minutes
+since the epoch.
+"""
 _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 

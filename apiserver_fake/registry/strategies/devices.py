@@ -1,10 +1,12 @@
-"""Devices by dynamic resource allocation: classes, claims and their templates, slices, taint rules (`resource.k8s.io`).
+"""Kinds of dynamic resource allocation: classes, claims and their templates, slices, taint rules
+(`resource.k8s.io`).
 
-A class may change at any time: what was allocated keeps the configuration it was given. A claim's request is fixed once
-made, its status belongs to its allocator and, `devices` in it, to the drivers. Of a slice, whose and where it is are
-fixed, what it offers is the driver's word. Templates are checked as the claims made from them will be, and never
-changed. The tables are in `validation/devices`, what a feature gate brings in `registry/gated_fields`.
-Source: KEP-4381, KEP-4817, KEP-5018, KEP-5055; dra-core 1, 9; kep-5194 2; upstream `pkg/registry/resource` (v1.36).
+A class may change at any time: devices already allocated keep the configuration they were given. A claim's
+request is immutable. Its status belongs to its allocator, and `devices` in it to the drivers. A slice's driver,
+pool and location are immutable; the driver decides what it offers. Templates are checked as the claims made
+from them will be, and are immutable. The tables are in `validation/devices`, fields of feature gates in
+`registry/gated_fields`. Source: KEP-4381, KEP-4817, KEP-5018, KEP-5055; dra-core 1, 9; kep-5194 2; upstream
+`pkg/registry/resource` (v1.36).
 """
 
 import json
@@ -46,7 +48,7 @@ from services.api.meta import Document
 from services.api.times import format_time
 
 ADMIN_TEXT = f"admin access to devices requires the `{ADMIN_NAMESPACE_LABEL}: true` label on the containing namespace"
-"""Upstream's path leaves `exactly` out, and the template's outer spec."""
+"""Refusal of admin access. Its path is upstream's, which leaves out `exactly`, and the outer spec of a template."""
 CLAIM_RESERVED = "a claim is no workload: nothing would take its entry off the list; reservedFor.self=true allows it"
 TEMPLATE_RESERVED = "may not be set in a template: each claim made from it would name the same workload"
 BEING_DELETED = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"

@@ -1,4 +1,4 @@
-"""Endpoints (core/v1): subsets of addresses with the same ports, in the words of `pkg/apis/core/validation`."""
+"""Endpoints (core/v1): subsets of addresses with the same ports, with the texts of `pkg/apis/core/validation`."""
 
 from apiserver_fake.registry.strategy import declared
 from apiserver_fake.registry.validation.addresses import ordinary
@@ -34,7 +34,7 @@ def _port_name(port: Document, at: str, report: Report) -> Causes:
 
 
 def is_own(document: Document) -> bool:
-    """Whether these are the API server's own endpoints: it may listen on this machine alone."""
+    """Whether these are the API server's own endpoints, which may have a loopback address."""
     meta = document["metadata"]
     return bool(meta.get("namespace") == "default" and meta.get("name") == "kubernetes")
 

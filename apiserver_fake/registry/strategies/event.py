@@ -1,8 +1,8 @@
-"""Events: core/v1 is lenient; in events.k8s.io/v1 an event says when, who and why, and stays so.
+"""Events: core/v1 is lenient; events.k8s.io/v1 requires time, type and reporter, and makes them immutable.
 
-What is sent through core/v1 has to make sense and no more. Through events.k8s.io/v1 an event needs a time of its own
-and a type, has none of the older fields, and afterwards only its series changes.
-Source: upstream `pkg/apis/core/validation/events.go`, `pkg/registry/core/event/strategy.go`; KEP-383.
+An Event sent through core/v1 must only be consistent. Through events.k8s.io/v1 an Event needs an `eventTime`
+and a type and must not set the older fields, and afterwards only its series changes. Source: upstream
+`pkg/apis/core/validation/events.go`, `pkg/registry/core/event/strategy.go`; KEP-383.
 """
 
 from typing import Any, Final
@@ -24,9 +24,9 @@ from services.api.meta import Document
 
 _MESSAGE_MAX = 4096
 _NEW_EVENT_MAX = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
-"""How long texts are of an event that has a time of its own."""
+"""Maximum lengths of the texts of an Event that has an `eventTime`."""
 _OLD: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
-"""What an event of events.k8s.io/v1 leaves unset."""
+"""Fields that an Event of events.k8s.io/v1 must leave unset."""
 _FIXED: Final = (
     "involvedObject",
     "reason",
@@ -57,9 +57,9 @@ _STRUCTS: Final = {
     "related": _REFERENCE,
     "source": {"Component": "component", "Host": "host"},
 }
-"""The names of upstream's internal types, with which refusals show them."""
+"""Field names of upstream's internal types, as refusals show them."""
 NEWER = "events.k8s.io/v1"
-"""The version in which an Event has other names and stricter rules than in the stored one."""
+"""The API version in which an Event has other field names and stricter rules than in the stored one."""
 
 
 def _series(event: Document) -> Causes:

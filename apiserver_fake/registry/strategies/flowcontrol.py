@@ -1,4 +1,5 @@
-"""Priority and fairness (flowcontrol.apiserver.k8s.io/v1, KEP-1040), whose objects `fairness/` acts on.
+"""FlowSchemas and PriorityLevelConfigurations (flowcontrol.apiserver.k8s.io/v1, KEP-1040), which
+`fairness/` enforces.
 
 The texts are upstream's (`pkg/apis/flowcontrol/validation`).
 """

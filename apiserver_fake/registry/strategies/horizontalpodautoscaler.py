@@ -1,4 +1,5 @@
-"""Autoscalers of autoscaling/v2: bounds, one source a metric with one target, and how fast they scale.
+"""HorizontalPodAutoscalers of autoscaling/v2: bounds, metrics with one source and one target each, and
+scaling behavior.
 
 The texts are upstream's (`pkg/apis/autoscaling/validation`), the defaults those of `pkg/apis/autoscaling/v2`.
 """
@@ -29,7 +30,7 @@ SOURCES = {
     "Resource": "resource",
 }
 _IN_ORDER = ("object", "external", "pods", "resource", "containerResource")
-"""Of several sources the first is checked, the others are forbidden."""
+"""Metric sources in the order of checking: if several are set, the first is checked and the others are forbidden."""
 TARGETS = ("Utilization", "Value", "AverageValue")
 CPU_AT_80 = {
     "type": "Resource",

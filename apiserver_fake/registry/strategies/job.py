@@ -1,4 +1,4 @@
-"""Jobs: defaults, a selector of their own, what may be said, and what may be said otherwise later (batch/v1).
+"""Jobs: defaults, a generated selector, allowed values, and allowed changes (batch/v1).
 
 The texts are upstream's (`pkg/apis/batch/validation`). Source: controllers 5.
 """
@@ -36,13 +36,13 @@ from services.api.meta import Document
 PARALLELISM_MAX, RULES_MAX, VALUES_MAX, PATTERNS_MAX = 100_000, 20, 255, 20
 FAILED_INDEXES_MAX, MANAGER_MAX, INDEXES_MAX = 100_000, 63, 64 * 1024
 COMPLETIONS_SOFT_MAX, SOFT_MAX = 100_000, 10_000
-"""Above so many completions, fewer may run at once and fewer indexes may fail."""
+"""Number of completions above which parallelism and failed indexes have a lower limit, and that limit."""
 NO_LIMIT = 2**31 - 1
 ACTIONS, OPERATORS = ("Count", "FailIndex", "FailJob", "Ignore"), ("In", "NotIn")
 SUCCEEDED = ("succeededIndexes", "succeededCount")
 FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
-"""What a queue may still decide for a suspended job, besides node affinity (KEP-2926)."""
+"""Pod fields that a queue may still set for a suspended job, besides node affinity (KEP-2926)."""
 
 
 def _check_limits(spec: Document, at: str, report: Report) -> Causes:
@@ -210,7 +210,7 @@ def _check_success_rule(rule: Document, at: str, completions: int) -> Causes:
 
 
 def intervals(text: str, completions: int) -> list[tuple[int, int]]:
-    """Return the first and last index of each interval of a text. Raises: ValueError in upstream's words."""
+    """Return the first and last index of each interval in a text. Raises: ValueError with upstream's text."""
     found: list[tuple[int, int]] = []
     for part in text.split(",") if text else ():
         start, end = _interval(part, completions)
@@ -293,14 +293,16 @@ def _spec(defaults: Mapping[str, Any]) -> Struct:
 
 SPEC = _spec(DEFAULTS)
 JOB_TEMPLATE_SPEC = _spec({})
-"""The spec inside a CronJob: completed only when a job is made of it (upstream, too, fills in the pod alone)."""
+"""The spec inside a CronJob. Job defaults are only set when a job is made of it (upstream, too, only
+defaults the pod).
+"""
 STATUS = Struct(*(Field(name, minimum=0) for name in ("active", "succeeded", "failed", "ready", "terminating")))
 
 
 def check_update(old: Document, new: Document, status: Document, *, may_resize: bool = True) -> Causes:
-    """Return what may not be changed of a Job's spec; `status` is what is stored.
+    """Yield the forbidden changes of a Job's spec; `status` is the stored one.
 
-    `may_resize`: a suspended job may be given other resources (KEP-5440).
+    `may_resize`: the resources of a suspended job may change (KEP-5440).
     """
     completions = new.get("completions")
     if new["completionMode"] != "Indexed":
@@ -332,11 +334,12 @@ def _without_changeable(template: Document, *, may_resize: bool) -> Document:
 
 
 def check_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
-    """Return what no honest controller writes: an end taken back, two ends at once, or counters that fall.
+    """Yield errors that a correct controller never writes: a removed end, two ends at once, or decreasing
+    counters.
 
-    What was wrong before may stay while it does not change.
-    Source: upstream `pkg/apis/batch/validation/validation.go`, `validateJobStatus` and `ValidateJobStatusUpdate`, with
-    the options that the strategy of jobs derives from what changed.
+    An error that was stored before may stay as long as it does not change. Source: upstream
+    `pkg/apis/batch/validation/validation.go`, `validateJobStatus` and `ValidateJobStatusUpdate`, with the options
+    that the strategy of jobs derives from the change.
     """
     before, after = old.get("status") or {}, new.get("status") or {}
     was, now = _true_conditions(before), _true_conditions(after)
@@ -461,7 +464,7 @@ def _true_conditions(status: Document) -> frozenset[str]:
 
 
 _OLD_LABELS = ("controller-uid", "job-name")
-"""Written besides those with a prefix, for clients that are older than these (since 1.27)."""
+"""Labels without a prefix, set besides the prefixed ones for clients that do not know those (since 1.27)."""
 
 
 def _with_own_selector(new: Document) -> None:

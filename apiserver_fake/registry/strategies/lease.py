@@ -1,4 +1,4 @@
-"""Leases: durations above zero; the server remembers when it saw each renewal.
+"""Leases: durations are above zero; the server records when it saw each renewal.
 
 Source: upstream `pkg/apis/coordination/validation/validation.go`.
 """

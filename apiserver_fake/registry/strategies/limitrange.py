@@ -1,4 +1,5 @@
-"""Limit ranges: one item a type, whose bounds agree with each other; containers' defaults follow from the bounds.
+"""Limit ranges: one item per type, with consistent bounds; defaults of containers are derived from the
+bounds.
 
 Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateLimitRange`.
 """
@@ -76,7 +77,7 @@ def _malformed(path: str, text: str) -> list[Cause]:
 
 
 def check_name(name: str, kind: str, at: str) -> list[Cause]:
-    """Check the name of a resource in a limit of that type; a name without a domain is a standard one."""
+    """Check the name of a resource in a limit of that type. A name without a domain must be a standard one."""
     return name_of_container(at, name) if kind in (CONTAINER, POD) else resource_name(at, name)
 
 

@@ -1,7 +1,9 @@
-"""Kinds of `networking.k8s.io`: Ingresses and their classes, NetworkPolicies, ranges and addresses of Services.
+"""Kinds of `networking.k8s.io`: Ingresses and their classes, NetworkPolicies, ranges and addresses of
+Services.
 
 The texts are upstream's (`pkg/apis/networking/validation`). An Ingress that names no class gets the default one
-(admission plugin DefaultIngressClass). Nothing routes or filters: as in a cluster without a network plugin.
+(admission plugin DefaultIngressClass). No traffic is routed or filtered, as in a cluster without a network
+plugin.
 """
 
 import re
@@ -43,7 +45,7 @@ _DOMAIN_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
 def domain_path(path: str, value: str) -> list[Cause]:
-    """Check a name with a domain in front: `example.com/thing`."""
+    """Check a domain-prefixed name: `example.com/thing`."""
     if not value:
         return [required(path)]
     domain, slash, rest = value.partition("/")
@@ -67,7 +69,7 @@ _WILDCARD_TEXT = (
 
 
 def host_name(path: str, host: str) -> Causes:
-    """Check a host's name, which may stand for all names below a domain."""
+    """Check a host name, which may be a wildcard for all names below a domain."""
     if "*" not in host:
         yield from subdomain(path, host)
         return

@@ -1,4 +1,4 @@
-"""NodeResourceTopologies: each zone once, amounts that can be read."""
+"""NodeResourceTopologies: unique zones and valid amounts."""
 
 from apiserver_fake.registry.strategy import declared
 from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique

@@ -1,7 +1,7 @@
-"""Pods: admission defaults, what may change after creation, who writes the status, graceful deletion.
+"""Pods: admission defaults, mutable fields, writers of the status, graceful deletion.
 
-The three binding fields of the status, and `spec.nodeName` after creation, are written by the
-`binding` and `unbind` subresources alone; here every other writer's change to them is undone.
+The three binding fields of the status, and `spec.nodeName` after creation, are written by the `binding` and
+`unbind` subresources alone; here the changes of all other writers to them are reverted.
 """
 
 import contextlib
@@ -32,8 +32,10 @@ from services.api.meta import Document
 from services.api.times import format_time
 
 BINDING_FIELDS = ("bindingGeneration", "unbindCount", "unbindHistory", "bindingAdditions")
-"""Written in bind and unbind transactions only. `bindingAdditions` (ours, beyond kubelet-unbinding 4.1) lists the
-label and annotation keys that the last Binding added, so that the unbind can take exactly those away."""
+"""Status fields that only bind and unbind transactions write. `bindingAdditions` (ours, beyond
+kubelet-unbinding 4.1) lists the label and annotation keys that the last Binding added, so that the
+unbind can remove exactly those.
+"""
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
 
@@ -201,7 +203,7 @@ def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> 
 
 
 def transition(conditions: list[Document], condition: Document, wall_s: float) -> list[Document]:
-    """Return the conditions with one set; the transition time moves only when its status changes."""
+    """Return the conditions with `condition` set; its transition time changes only when its status does."""
     kind, moved = condition["type"], format_time(wall_s)
     before = {each.get("type"): each for each in conditions}.get(kind)
     if before is not None and before.get("status") == condition["status"]:

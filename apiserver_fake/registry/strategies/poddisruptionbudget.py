@@ -1,4 +1,4 @@
-"""Disruption budgets: one bound, not both; the status belongs to the disruption controller."""
+"""PodDisruptionBudgets: one bound, not both; the status belongs to the disruption controller."""
 
 from apiserver_fake.registry.strategy import declared
 from apiserver_fake.registry.validation.conditions import CONDITION

@@ -1,4 +1,4 @@
-"""Roles and bindings: what their rules and subjects may say, and that a caller grants only what it holds.
+"""Roles and bindings: valid rules and subjects, and that a caller grants only rights it holds.
 
 Source: upstream `pkg/apis/rbac/validation/validation.go`, `pkg/apis/rbac/v1/defaults.go`, and the `policybased`
 storages below `pkg/registry/rbac`.

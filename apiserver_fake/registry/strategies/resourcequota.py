@@ -1,6 +1,7 @@
-"""Resource quotas: names that something counts, scopes that go together; the server alone writes what is used.
+"""Resource quotas: countable resource names and compatible scopes; only the server writes the usage.
 
-Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateResourceQuotaSpec`, `validateScopeSelector`.
+Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateResourceQuotaSpec`,
+`validateScopeSelector`.
 """
 
 from typing import Any
@@ -23,7 +24,7 @@ _BY_SCOPE = {
     "PriorityClass": _COMPUTE_OF_PODS,
     "Terminating": _COMPUTE_OF_PODS,
 }
-"""Standard names that a quota of that scope may have."""
+"""Standard resource names that a quota of that scope may have."""
 _OPPOSITE = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 _ONLY_EXISTS = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "

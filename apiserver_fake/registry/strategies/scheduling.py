@@ -1,9 +1,10 @@
 """Kinds of `scheduling.k8s.io`: priority classes, pod groups, workloads.
 
-A class's value never changes, names below `system-` are kept for the system. A group has one policy, one disruption
-mode and a priority from its class; all but `minCount` stays as created. A workload has up to eight templates, none
-added or removed later; its controller reference is set once. Claims of a group, or of a template, are there with
-`reserved_for.mode=kep5729` alone. Source: KEP-4671, KEP-5710, KEP-5729; kep-5194 12.
+A class's value is immutable; names below `system-` are reserved for the system. A group has one policy, one
+disruption mode and a priority from its class; everything but `minCount` is immutable. A workload has up to
+eight templates, which cannot be added or removed later; its controller reference is set once. Claims of a
+group, or of a template, exist only with `reserved_for.mode=kep5729`. Source: KEP-4671, KEP-5710, KEP-5729;
+kep-5194 12.
 """
 
 from apiserver_fake.registry.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, set_priority
@@ -94,7 +95,7 @@ GROUP: tuple[Field | Check, ...] = (
     Field("preemptionPolicy", rule=_preemption_policy),
     Field("resourceClaims", most=CLAIMS_MAX, items=GROUP_CLAIM),
 )
-"""What groups and their templates share."""
+"""Fields that groups and their templates share."""
 GROUP_REFERENCE = Struct(
     Field("workloadName", required=True, form=subdomain), Field("templateName", required=True, form=label)
 )
@@ -102,7 +103,9 @@ GROUP_SPEC = Struct(Field("workloadRef", struct=GROUP_REFERENCE), *GROUP)
 
 
 def require_gate(new: Document, ctx: WriteContext) -> None:
-    """Refuse to create what needs the gate; what is stored stays (preemption 8). Raises: NotFound, as unknown paths."""
+    """Refuse the creation of an object that needs the gate; stored objects stay (preemption 8). Raises:
+    NotFound, as for unknown paths.
+    """
     if not ctx.switches.generic_workload:
         raise NotFound("the server could not find the requested resource (feature gate GenericWorkload is off)")
 
@@ -118,7 +121,7 @@ def _claims_made(old: Document, new: Document, ctx: WriteContext) -> Causes:
 
 
 def with_priority(new: Document, spec: Document, ctx: WriteContext) -> Document:
-    """Return the spec of a group completed: one by one unless it says otherwise, and the class's priority."""
+    """Return the spec of a group with the default disruption mode (`single`) and the priority of its class."""
     spec = {**spec}
     spec.setdefault("disruptionMode", {"single": {}})
     has_policy = ctx.switches.pod_group_preemption_policy

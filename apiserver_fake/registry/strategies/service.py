@@ -1,7 +1,8 @@
-"""Services (core/v1): addresses and node ports are allocated here, as clients expect them; nothing routes.
+"""Services (core/v1): cluster IPs and node ports are allocated here, as clients expect; no traffic is
+routed.
 
-The texts are upstream's (`pkg/apis/core/validation`, `pkg/registry/core/service`). Addresses come from 10.96.0.0/16
-one after the other, node ports by chance from the upper band of 30000-32767 (KEP-3668).
+The texts are upstream's (`pkg/apis/core/validation`, `pkg/registry/core/service`). Addresses come from
+10.96.0.0/16 one after the other, node ports at random from the upper band of 30000-32767 (KEP-3668).
 """
 
 from collections.abc import Iterable
@@ -32,13 +33,13 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 ADDRESSES = ip_network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)
 STATIC_PORTS = 86
-"""How many ports from the lower end are left to clients that choose theirs, while others are free (KEP-3668)."""
+"""Number of ports at the lower end that are reserved for explicit requests while others are free (KEP-3668)."""
 CLIENT_IP_TIMEOUT_S = 10800
 FAMILIES, FAMILY_POLICIES = ("IPv4", "IPv6"), ("PreferDualStack", "RequireDualStack", "SingleStack")
 
 
 def has_node_ports(spec: Document) -> bool:
-    """Whether each port of the service has a port on every node."""
+    """Whether each port of the Service has a node port."""
     is_balanced = spec["type"] == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
     return bool(spec["type"] == "NodePort" or is_balanced)
 
@@ -83,7 +84,7 @@ RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 
 
 def is_headless(spec: Document) -> bool:
-    """Whether a service has no address of its own."""
+    """Whether a Service is headless."""
     return (spec.get("clusterIPs") or [spec.get("clusterIP")]) == ["None"]
 
 
@@ -175,7 +176,7 @@ def _each_address(given: list[str], path: str) -> Causes:
 
 
 def external_address(value: str, path: str, report: Report) -> Causes:
-    """Check an address at which something is reached from elsewhere."""
+    """Check an external IP address of a Service."""
     yield from address(path, value) or ordinary(path, value)
 
 
@@ -267,7 +268,7 @@ LAST = Struct(
     Field("internalTrafficPolicy", enum=TRAFFIC),
     Field("trafficDistribution", enum=("PreferClose", "PreferSameNode", "PreferSameZone")),
 )
-"""What is checked after what depends on annotations."""
+"""Fields that are checked after those that depend on annotations."""
 FIELDS = Struct(_hints, Field("spec", default={}, struct=SPEC), _ranges, _traffic, Field("spec", struct=LAST))
 
 

@@ -1,9 +1,10 @@
-"""Volumes, claims to them, storage classes, and what CSI drivers say of themselves.
+"""Volumes, volume claims, storage classes, and the kinds that CSI drivers write.
 
-A volume has one source that never changes, and a phase that the volume binder writes; volumes and claims are protected
-while in use. Of a class, who provisions and how is fixed, where may change. A CSINode has each driver once; what it
-said of itself stays, but for how much it can attach. A CSIStorageCapacity is of one class and one part of the cluster
-for good; only the amounts change. A VolumeAttachment's spec never changes; its status is the attacher's.
+A volume has one source, which is immutable, and a phase that the volume binder writes; volumes and claims are
+protected while in use. A class's provisioner and parameters are immutable; its allowed topologies may change. A
+CSINode has each driver once; a driver's entry is immutable, except its limit of attachable volumes. A
+CSIStorageCapacity belongs to one class and one part of the cluster; only its amounts change. A
+VolumeAttachment's spec is immutable; its status belongs to the attacher.
 """
 
 from apiserver_fake.registry.admission.limit_ranger import check_claim
@@ -40,7 +41,7 @@ CLASS_PATH = "spec.volumeAttributesClassName"
 
 
 def with_finalizer(document: Document, finalizer: str) -> Document:
-    """Return the metadata with the finalizer (admission plugin StorageObjectInUseProtection)."""
+    """Return the metadata with the finalizer added (admission plugin StorageObjectInUseProtection)."""
     meta: Document = document["metadata"]
     finalizers = list(meta.get("finalizers") or ())
     return meta if finalizer in finalizers else {**meta, "finalizers": [*finalizers, finalizer]}
@@ -87,7 +88,7 @@ FIXED_TEXT = "spec is immutable after creation except resources.requests and vol
 NO_GROWTH_TEXT = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
 )
-"""Of upstream's admission plugin PersistentVolumeClaimResize."""
+"""Refusal of upstream's admission plugin PersistentVolumeClaimResize."""
 
 
 def _create_claim(new: Document, ctx: WriteContext) -> None:

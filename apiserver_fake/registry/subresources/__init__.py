@@ -1,1 +1,1 @@
-"""One file a subresource; each offers `SUBRESOURCES`."""
+"""Subresources, one file each; each offers `SUBRESOURCES`."""

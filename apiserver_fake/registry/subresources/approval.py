@@ -1,4 +1,4 @@
-"""`certificatesigningrequests/approval`: a request is approved or denied.
+"""`certificatesigningrequests/approval`: approves or denies a request.
 
 Source: upstream `pkg/registry/certificates/certificates/strategy.go`.
 """

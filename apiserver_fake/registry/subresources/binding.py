@@ -1,8 +1,8 @@
-"""`pods/binding`: give a pod its node, once, and remember what came with it.
+"""`pods/binding`: sets a pod's node, once, and records what the Binding added.
 
-The conditions stand in the order in which a reader needs them explained: first that this is the pod
-meant, then that it may still be bound. What the Binding adds besides the node is remembered by key in
-`status.bindingAdditions`, so that an unbind takes exactly that away.
+The preconditions are checked in the order in which a reader needs them explained: first that this is the pod
+meant, then that it may still be bound. The keys that the Binding adds besides the node are recorded in
+`status.bindingAdditions`, so that an unbind removes exactly those.
 """
 
 from apiserver_fake.registry.errors import MODIFIED_TEXT, RECREATED_TEXT
@@ -14,7 +14,7 @@ from services.api.meta import Document
 from services.api.times import parse_time
 
 TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
-"""Copied from the node onto the pod since 1.35, as by PodTopologyLabels (kubelet-unbinding 3, constraint 7)."""
+"""Labels copied from the node to the pod since 1.35, as by PodTopologyLabels (kubelet-unbinding 3, constraint 7)."""
 SUCCESS: Document = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
@@ -119,7 +119,7 @@ def _bound(stored: Document, binding: Document, node: str, ctx: WriteContext) ->
 
 
 def conflict(name: str, why: str, *, subresource: str = "binding", reason: str = "") -> Conflict:
-    """Return a 409 in the words that schedulers and kubectl know (kubectl-requests 7)."""
+    """Return a 409 with the text that schedulers and kubectl know (kubectl-requests 7)."""
     kind = f"pods/{subresource}"
     return Conflict(
         f'Operation cannot be fulfilled on {kind} "{name}": {why}', reason=reason, details={"name": name, "kind": kind}

@@ -1,6 +1,6 @@
-"""`pods/ephemeralcontainers`: join a pod that runs with containers for looking into it (KEP-277, `kubectl debug`).
+"""`pods/ephemeralcontainers`: adds debug containers to a running pod (KEP-277, `kubectl debug`).
 
-It is read and written as the whole pod; only `spec.ephemeralContainers` is taken, and only additions to it.
+It is read and written as the whole pod; of the pod, only additions to `spec.ephemeralContainers` are accepted.
 """
 
 from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext, next_generation

@@ -1,6 +1,7 @@
-"""`namespaces/finalize`: take off its controller's finalizer; the last one gone ends it. Metadata is written with it.
+"""`namespaces/finalize`: removes a finalizer from a namespace's spec; removing the last one deletes the
+namespace.
 
-Source: controllers 11; upstream `pkg/registry/core/namespace/strategy.go`.
+Metadata is written with it. Source: controllers 11; upstream `pkg/registry/core/namespace/strategy.go`.
 """
 
 from apiserver_fake.registry.errors import qualified_kind

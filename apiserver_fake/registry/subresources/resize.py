@@ -1,13 +1,13 @@
-"""`pods/resize`: change what the containers of a pod ask for while it lives (KEP-1287).
+"""`pods/resize`: changes the resources of a running pod's containers (KEP-1287).
 
-It is read and written as the whole pod; what it says besides cpu and memory is left out or refused. What becomes of
-the request is the node's affair, shown by the conditions PodResizePending and PodResizeInProgress. A request that its
-namespace's limit ranges or quotas do not allow is refused (3.2).
+It is read and written as the whole pod; changes other than to cpu and memory are left out or refused. The node
+decides about the request and reports by the conditions PodResizePending and PodResizeInProgress. A request that
+exceeds its namespace's limit ranges or quotas is refused (3.2).
 
-So is, by default (`resize.feasibility`), one that its node never could meet. Up to v1.35 such a resize is
-accepted, and the node calls it Infeasible; since v1.36 the admission plugin PodResizeValidator refuses it, so that the
-client learns of it at once. What only the kubelet knows, of swap or of static managers, stays its affair.
-Source: upstream `plugin/pkg/admission/podresize` (v1.36).
+A request that the node could never meet is refused, too, by default (`resize.feasibility`). Up to v1.35 such a
+resize is accepted, and the node calls it Infeasible; since v1.36 the admission plugin PodResizeValidator
+refuses it, so that the client learns of it at once. Limits that only the kubelet knows (swap, static managers)
+are left to the kubelet. Source: upstream `plugin/pkg/admission/podresize` (v1.36).
 """
 
 from typing import Final

@@ -1,7 +1,8 @@
-"""`status` of every kind: what is so, apart from what is wanted (S21), and the metadata that goes with it.
+"""`status` of every kind: the observed state, apart from the desired state (S21), and the metadata written
+with it.
 
-Ownership and the fence against a status of an earlier binding are decided on what was *asked for*,
-before the other fields are put back: a node that tries to change a label is refused, not ignored.
+Ownership and the fence against a status of an earlier binding are checked against the *requested* object,
+before the other fields are restored: a node that tries to change a label is refused, not ignored.
 """
 
 from apiserver_fake.registry.authorization.authorizer import admit

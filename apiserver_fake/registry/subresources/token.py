@@ -1,5 +1,5 @@
-"""`serviceaccounts/token`: a token of that account, bound to a pod, a secret or a node if the request says so
-(KEP-1205, KEP-4193). Source: upstream `pkg/registry/core/serviceaccount/storage/token.go`.
+"""`serviceaccounts/token`: issues a token of the account, bound to a pod, a secret or a node if the request
+says so (KEP-1205, KEP-4193). Source: upstream `pkg/registry/core/serviceaccount/storage/token.go`.
 """
 
 from apiserver_fake.registry.accounts import Bound

@@ -1,7 +1,7 @@
-"""`pods/unbind`: take a pod that never ran back from its node, and give the same object to the scheduler.
+"""`pods/unbind`: removes a pod that never ran from its node, and returns the same object to the scheduler.
 
-Fourteen checks in the order of kubelet-unbinding 4.3, all on the current object inside the commit
-(X-UB6), then one change. Each check is a function that raises or returns; `_checks` is their order.
+Fourteen checks in the order of kubelet-unbinding 4.3, all on the current object inside the commit (X-UB6), then
+one change. Each check is a function that raises or returns; `_checks` is their order.
 """
 
 import math
@@ -31,7 +31,9 @@ from services.api.unbind import (
 HISTORY_MAX, MESSAGE_KEPT_MAX, MESSAGE_MAX = 8, 256, 1024
 CAPABILITY, CAPABLE = "emulation/unbind", "v1"
 SCHEDULER_NAMES = "emulation/scheduler-names"
-"""Annotations of a scheduler's lease: that it can take pods back, and the comma-separated profiles it runs."""
+"""Annotation of a scheduler's lease: the comma-separated profiles it runs. `CAPABILITY`, above: it supports
+unbinding.
+"""
 
 
 def _check_first(stored: Document | None, body: Document, ctx: WriteContext) -> None:

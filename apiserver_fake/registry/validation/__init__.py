@@ -1,1 +1,1 @@
-"""What documents may say; the texts are upstream's."""
+"""Validation of documents; the texts are upstream's."""

@@ -1,4 +1,4 @@
-"""IP addresses and ranges of them, as the rules of Services, Endpoints, Nodes and NetworkPolicies check them.
+"""Validation of IP addresses and CIDR ranges, for Services, Endpoints, Nodes and NetworkPolicies.
 
 Source: upstream `staging/src/k8s.io/apimachinery/pkg/util/validation/ip.go`, `ValidateNonSpecialIP` of
 `pkg/apis/core/validation/validation.go`; KEP-4858, whose gate StrictIPCIDRValidation is on.
@@ -18,7 +18,7 @@ _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 
 
 def parsed(text: str) -> Address | None:
-    """Return an address, also of a text with leading zeros; None when it is not one."""
+    """Return the address in a text, which may have leading zeros; None if it is no address."""
     try:
         found = ip_address(_LEADING_ZERO.sub("", text))
     except ValueError:
@@ -27,7 +27,7 @@ def parsed(text: str) -> Address | None:
 
 
 def parsed_network(text: str) -> Network | None:
-    """Return a range, also of a text with leading zeros or further bits; None when it is not one."""
+    """Return the range in a text, which may have leading zeros or host bits; None if it is no range."""
     where, slash, _ = text.partition("/")
     if not slash or parsed(where) is None:
         return None
@@ -54,7 +54,7 @@ def network(path: str, value: str) -> list[Cause]:
 
 
 def canonical_network(path: str, value: str) -> list[Cause]:
-    """Check a range that is spelled in its one canonical form."""
+    """Check a range that must be in its canonical form."""
     wrong = network(path, value)
     if not wrong and str(found := ip_network(value)) != value:
         return [invalid(path, value, f'must be in canonical form ("{found}")')]
@@ -62,7 +62,7 @@ def canonical_network(path: str, value: str) -> list[Cause]:
 
 
 def canonical_address(path: str, value: str) -> list[Cause]:
-    """Check an address that is spelled in its one canonical form: an IPAddress's name."""
+    """Check an address that must be in its canonical form, as the name of an IPAddress."""
     wrong = address(path, value)
     if not wrong and str(found := ip_address(value)) != value:
         return [invalid(path, value, f'must be in canonical form ("{found}")')]
@@ -70,7 +70,7 @@ def canonical_address(path: str, value: str) -> list[Cause]:
 
 
 def ordinary(path: str, value: str) -> Causes:
-    """Check that traffic can go to an address: it is neither unspecified nor of this machine or link alone."""
+    """Check that traffic can be sent to an address: it is not unspecified, loopback or link-local."""
     found = parsed(value)
     if found is None:
         yield invalid(path, value, "must be a valid IP address")
@@ -86,6 +86,6 @@ def ordinary(path: str, value: str) -> Causes:
 
 
 def version_of(text: str) -> int:
-    """Return 4 or 6, the version of an address or range; 0 when it is not one."""
+    """Return the IP version of an address or range, 4 or 6; 0 if it is neither."""
     found = parsed(text.partition("/")[0])
     return 0 if found is None else found.version

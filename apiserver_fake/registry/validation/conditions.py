@@ -1,4 +1,4 @@
-"""The table of a condition as `metav1.Condition` has it, for kinds whose conditions are checked one by one.
+"""The field table of `metav1.Condition`, for kinds whose conditions are validated.
 
 The texts are apimachinery's (`pkg/apis/meta/v1/validation`).
 """

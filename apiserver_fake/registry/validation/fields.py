@@ -1,9 +1,9 @@
-"""Tables of field rules: what a kind's fields may be, checked, completed and published from one place.
+"""Tables of field rules: one table validates, defaults and publishes the fields of a kind.
 
-A `Struct` lists the `Field`s of an object in the order in which broken rules are reported; between them stand
-functions for rules across fields. A table is compiled once, when its module is imported. The same table gives
-defaults (`complete`), refusals in upstream's words (`check`, `unchanged`) and the constraints in the OpenAPI that is
-served (`constraints`). Upstream calls this declarative validation (KEP-5073).
+A `Struct` lists the `Field`s of an object in the order in which errors are reported; between them are functions
+for rules across fields. A table is compiled once, when its module is imported. The same table gives defaults
+(`complete`), refusals in upstream's words (`check`, `unchanged`) and the constraints in the served OpenAPI
+(`constraints`). Upstream calls this declarative validation (KEP-5073).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from apiserver_fake.registry.validation.formats import (
 from services.api.meta import Document
 
 VALID_MAX, VALID_BYTES_MAX = 256, 16 << 10
-"""How many objects of one type are remembered as valid, and how large each may be."""
+"""Limits of the cache of valid objects: number per type, and bytes per object."""
 Form = Callable[[str, Any], Causes]
-"""`(path, value)` to what is wrong with the value: `formats.subdomain`, `formats.label_selector`, …"""
+"""Function of `(path, value)` that yields the errors in the value: `formats.subdomain`, `formats.label_selector`, …"""
 
 
 class Report:
-    """What is wrong with one object so far.
+    """The errors found so far in one object.
 
-    `switches`: the feature gates that rules ask. `seen`: the keys of the list whose items are
-    being checked. `scope`: what a rule across fields lends to the rules of what lies deeper. `pod`: the metadata of the
-    pod that is checked, None for templates. `update`: the stored document and the new one, where it is an update.
+    `switches`: the feature gates that rules read. `seen`: the keys of the list whose items are being checked.
+    `scope`: a value that a rule across fields passes to the rules of deeper fields. `pod`: the metadata of the
+    checked pod, None for templates. `update`: the stored document and the new one, for an update.
     """
 
     __slots__ = ("causes", "pod", "scope", "seen", "switches", "update")
@@ -54,21 +54,22 @@ class Report:
 
 
 Check = Callable[[Any, str, Report], Causes]
-"""`(value, path, report)`: yield what is wrong with a value. For rules across fields: the object, and the path of its
-members so far (`spec.`, "" for a whole document)."""
+"""Function of `(value, path, report)` that yields the errors in a value. For rules across fields: the
+object, and the path of its members so far (`spec.`, "" for a whole document).
+"""
 
 
 @dataclass(frozen=True)
 class Field:
     """One member of an object.
 
-    `default`: what an absent member becomes, or a function of its object (None: nothing). `is_blank_absent`: "" and 0
-    count as absent, too. `required`: refused when absent or "", with this detail if it is a text; 0, [] and {} count as
-    absent, too, when they are what `missing` says. `missing`: what an absent member is checked as, instead of not at
-    all. `enum`, `minimum`, `maximum`: the values it may have (`text` instead of upstream's usual words). `form`: a
-    format; empty values have none unless they are checked as `missing`. `struct`, `items`, `most`: what an object or
-    list holds; unless it `is_checked` it only gets its defaults. `is_immutable`: it never changes; a text is the detail
-    of a refusal as Forbidden. `rule`: a check of its own.
+    `default`: the value of an absent member, or a function of its object (None: no default). `is_blank_absent`: ""
+    and 0 count as absent, too. `required`: refused when absent or "", with this detail if it is a text; 0, [] and
+    {} count as absent, too, when they equal `missing`. `missing`: the value as which an absent member is checked,
+    instead of not at all. `enum`, `minimum`, `maximum`: the allowed values (`text` replaces upstream's usual
+    words). `form`: a format; empty values are not checked against it, unless they equal `missing`. `struct`,
+    `items`, `most`: the content of an object or list; unless `is_checked` it only gets its defaults.
+    `is_immutable`: it never changes; a text is the detail of a refusal as Forbidden. `rule`: a check of its own.
     """
 
     name: str = ""
@@ -89,7 +90,7 @@ class Field:
     rule: Check | None = None
 
     def compiled(self) -> Check | None:
-        """Return the check of a value that is there; None when there is nothing to check."""
+        """Return the check of a present value; None if there is nothing to check."""
         checks = [each for each in (_enum(self), _range(self), _form(self), self.rule, _inner(self)) if each]
         if len(checks) <= 1:
             return checks[0] if checks else None
@@ -160,11 +161,12 @@ def _inner(field: Field) -> Check | None:
 
 
 class Struct:
-    """The fields of an object, and rules across them, in the order in which broken ones are reported.
+    """The fields of an object, and rules across them, in the order in which errors are reported.
 
-    A rule across fields is a function `(object, path of its members, report)`. `completion` fills in what depends on
-    several fields; it gets the completed copy and may assign its members. Defaults stand before what the client said
-    unless `are_defaults_last` (hashes of templates and revisions are taken over the members in their order).
+    A rule across fields is a function `(object, path of its members, report)`. `completion` sets values that depend
+    on several fields; it gets the completed copy and may assign its members. Defaults come before the members that
+    the client sent, unless `are_defaults_last` (hashes of templates and revisions are taken over the members in
+    their order).
     """
 
     def __init__(
@@ -189,7 +191,7 @@ class Struct:
         self.is_completing = bool(self._defaults or self._nested or completion)
 
     def check(self, holder: Document, at: str, report: Report) -> tuple[()]:
-        """Add what is wrong with an object to the report; `at` is the path of its members so far (`spec.`)."""
+        """Add the errors in an object to the report; `at` is the path of its members so far (`spec.`)."""
         get, causes = holder.get, report.causes
         for name, detail, missing, allowed, form, limits, rule in self._rules:
             if not name:
@@ -231,7 +233,7 @@ class Struct:
         return {name: value for name, value in found.items() if value is not None}
 
     def complete_in_place(self, holder: Document) -> None:
-        """Give an object its defaults by assigning its members; what lies deeper is copied."""
+        """Set the defaults of an object by assigning its members; deeper values are copied."""
         for name, value in (self._defaults_of(holder) if self._is_computing else self._defaults).items():
             holder.setdefault(name, value)
         self._fill(holder)
@@ -250,7 +252,7 @@ class Struct:
             self.completion(result)
 
     def unchanged(self, old: Document, new: Document, at: str, report: Report) -> None:
-        """Add what changed of the fields that never change."""
+        """Add an error to the report for each immutable field that changed."""
         for field in self._fixed:
             name = field.name
             before, after = old.get(name), new.get(name)
@@ -266,10 +268,11 @@ class Struct:
 
 
 class RememberedStruct(Struct):
-    """An object that is not checked again when an equal one was found valid in the same place.
+    """A struct that skips the check of an object when an equal one was found valid at the same path.
 
-    `identity`: all that its rules look at besides its path and the feature gates: the object, and what the report lends
-    them; None for an object that is checked each time. What the rules lend each other goes no further.
+    `identity`: returns everything that the rules read besides path and feature gates (the object, and values passed
+    in the report); None for an object that is checked each time. Values that the rules pass to each other do not
+    leave this object.
     """
 
     def __init__(
@@ -283,7 +286,7 @@ class RememberedStruct(Struct):
         self._valid: dict[tuple[str, bytes], ApiServerSwitches] = {}
 
     def check(self, holder: Document, at: str, report: Report) -> tuple[()]:
-        """Add what is wrong with an object to the report, if one like it is not known to be valid."""
+        """Add the errors in an object to the report, unless an equal object is known to be valid."""
         found, before, scope = self._identity(holder, report), len(report.causes), report.scope
         if found is not None and self._valid.get((at, found)) is report.switches:
             return ()
@@ -322,7 +325,7 @@ def _completed(field: Field) -> Callable[[Any], Any] | None:
 
 
 def unique(*names: str, is_empty_a_key: bool = True) -> Check:
-    """Return a rule for the items of a list: no two have the same members of these names."""
+    """Return a rule that no two items of a list have equal members of these names."""
     is_single = len(names) == 1
 
     def check(item: Document, at: str, report: Report) -> Causes:
@@ -337,14 +340,14 @@ def unique(*names: str, is_empty_a_key: bool = True) -> Check:
 
 
 def not_repeated(value: Any, path: str, report: Report) -> Causes:
-    """A rule for the values of a list: each is there once."""
+    """Check that each value of a list occurs once."""
     if value in report.seen:
         yield duplicate(path, value)
     report.seen.add(value)
 
 
 def amount_of(resource: str) -> Check:
-    """Return a rule for an amount of that resource."""
+    """Return a rule for a quantity of that resource."""
     return lambda value, path, report: quantity(path, resource, value)
 
 
@@ -363,13 +366,13 @@ def one_of(*members: str) -> Check:
 
 
 def quantities(values: Mapping[str, str], path: str, report: Report) -> Causes:
-    """A rule for amounts by resource name: they can be read and are not negative."""
+    """Check quantities by resource name: they parse and are not negative."""
     for name, text in values.items():
         yield from quantity(f"{path}[{name}]", name, text)
 
 
 def constraints(field: Field) -> Document:
-    """Return what the table says of a field in the words of OpenAPI: default, enum, minimum, maximum, maxItems."""
+    """Return the OpenAPI constraints of a field: default, enum, minimum, maximum, maxItems."""
     said: Document = {
         "default": None if callable(field.default) else field.default,
         "enum": sorted(field.enum) or None,

@@ -72,7 +72,7 @@ OWNERS_MAX, FINALIZERS_MAX, CONDITIONS_MAX = 16, 32, 64
 
 
 class Cause(NamedTuple):
-    """One broken rule: field path, cause reason (`FieldValueInvalid`, …) and message."""
+    """One validation error: field path, cause reason (`FieldValueInvalid`, …) and message."""
 
     path: str
     reason: str
@@ -80,7 +80,7 @@ class Cause(NamedTuple):
 
 
 Causes = Iterable[Cause]
-"""What is wrong with a value: rules yield one cause after the other."""
+"""The errors in a value: rules yield one cause after the other."""
 
 
 def required(path: str, detail: str = "") -> Cause:
@@ -89,23 +89,23 @@ def required(path: str, detail: str = "") -> Cause:
 
 
 def invalid(path: str, value: Any, detail: str) -> Cause:
-    """Return the cause of a wrong value."""
+    """Return the cause of an invalid value."""
     return Cause(path, "FieldValueInvalid", f"Invalid value: {quoted(value)}{': ' if detail else ''}{detail}")
 
 
 def wrong(path: str, detail: str) -> Cause:
-    """Return the cause of a wrong value that is not shown."""
+    """Return the cause of an invalid value, without showing the value."""
     return Cause(path, "FieldValueInvalid", f"Invalid value: {detail}")
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> Cause:
-    """Return the cause of a value outside a fixed set, which is named in the order given."""
+    """Return the cause of a value outside a fixed set, whose members are listed in the order given."""
     values = ", ".join(f'"{each}"' for each in supported)
     return Cause(path, "FieldValueNotSupported", f"Unsupported value: {quoted(value)}: supported values: {values}")
 
 
 def unknown(path: str, value: Any, detail: str = "") -> Cause:
-    """Return the cause of a name that nothing has."""
+    """Return the cause of a name that does not exist."""
     return Cause(path, "FieldValueNotFound", f"Not found: {quoted(value)}{': ' if detail else ''}{detail}")
 
 
@@ -127,7 +127,9 @@ def too_many(path: str, count: int, maximum: int) -> list[Cause]:
 
 
 def faults(form: Callable[[str, str], Iterable[Cause]], value: str) -> list[str]:
-    """Return what is wrong with a value in a form, without the value: for refusals that show another."""
+    """Return the errors of a format for a value, as messages without the value: for refusals that show another
+    value.
+    """
     shown = f"Invalid value: {quoted(value)}: "
     return [each.message.removeprefix(shown) for each in form("", value)]
 
@@ -153,7 +155,7 @@ _ESCAPES = {
 
 
 def quoted(value: Any) -> str:
-    """Return a value as refusals show it: texts as Go's `%q`, anything else as its JSON.
+    """Return a value as refusals show it: strings as Go's `%q`, anything else as its JSON.
 
     Upstream shows values whole; here they are cut where a refusal would grow without end.
     """
@@ -164,7 +166,7 @@ def quoted(value: Any) -> str:
 
 
 def go_strings(texts: Iterable[str]) -> str:
-    """Return texts as Go's `%#v` shows a slice of them: `[]string{"a", "b"}`."""
+    """Return strings as Go's `%#v` shows a slice of them: `[]string{"a", "b"}`."""
     return f"[]string{{{', '.join(map(quoted, texts))}}}"
 
 
@@ -211,7 +213,7 @@ _config_key = _name(_CONFIG_KEY, 253, CONFIG_KEY_TEXT)
 
 
 def prefix_of(form: Callable[[str, str], list[Cause]]) -> Callable[[str, str], list[Cause]]:
-    """Return the form of a text that more is appended to: it may end with a dash.
+    """Return the format of a prefix to which more is appended: it may end with a dash.
 
     Source: upstream `staging/src/k8s.io/apimachinery/pkg/api/validation/generic.go`.
     """
@@ -224,7 +226,7 @@ def prefix_of(form: Callable[[str, str], list[Cause]]) -> Callable[[str, str], l
 
 
 def config_key(path: str, value: str) -> list[Cause]:
-    """Check a key of a ConfigMap or Secret, which is a file's name too."""
+    """Check a key of a ConfigMap or Secret, which must be a valid file name."""
     causes = _config_key(path, value)
     if value in (".", ".."):
         causes.append(invalid(path, value, f"must not be '{value}'"))
@@ -253,7 +255,7 @@ def port_name(path: str, value: str) -> Causes:
 
 
 def port(path: str, value: int | str) -> Causes:
-    """Check a port: 1 to 65535, or the name of one."""
+    """Check a port: 1 to 65535, or a port name."""
     if isinstance(value, str):
         yield from port_name(path, value)
     elif not 1 <= value <= 65535:
@@ -312,7 +314,7 @@ def labels(path: str, values: Mapping[str, str]) -> Causes:
 
 
 def annotations(path: str, values: Mapping[str, str]) -> Causes:
-    """Check a map of annotations: their keys, in lower case, and how large they are together."""
+    """Check a map of annotations: its keys, in lower case, and its total size."""
     size = 0
     for key, value in values.items():
         lower = key.lower()
@@ -343,7 +345,7 @@ _COUNTED = frozenset(
         "services.nodeports",
     )
 )
-"""Resources that come in pieces, besides those that are extended."""
+"""Standard resources that come in whole pieces, as extended resources do."""
 
 
 def quantity(path: str, resource: str, text: str) -> list[Cause]:
@@ -365,8 +367,10 @@ def quantity(path: str, resource: str, text: str) -> list[Cause]:
 
 
 def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool = False) -> Causes:
-    """Check what all objects have: name, labels, annotations, finalizers, owners (V4, V7). `name_rule`: the kind's.
-    `is_custom`: of a defined kind, whose finalizers may be of any name.
+    """Check the metadata of all objects: name, labels, annotations, finalizers, owners (V4, V7).
+
+    `name_rule`: the rule for names of the kind. `is_custom`: the kind is defined by a CustomResourceDefinition, so
+    its finalizers may have any name.
     """
     meta = document["metadata"]
     # A prefix that is right without its dash needs no more than the rule itself.
@@ -394,13 +398,13 @@ _STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
 
 
 def finalizer(path: str, name: str) -> Causes:
-    """Check the name of a finalizer: a qualified one, or one that Kubernetes knows."""
+    """Check the name of a finalizer: a qualified name, or one of Kubernetes' own."""
     yield from qualified_name(path, name)
     yield from _known_finalizer(path, name)
 
 
 def new_finalizers(old: Document, new: Document) -> Causes:
-    """Refuse finalizers that are added to an object that is being deleted (S19)."""
+    """Refuse finalizers added to an object that is being deleted (S19)."""
     before = old["metadata"].get("finalizers") or []
     added = [f for f in new["metadata"].get("finalizers") or [] if f not in before]
     if added and old["metadata"].get("deletionTimestamp"):
@@ -474,7 +478,7 @@ _PERCENT_RE = re.compile(r"[0-9]{1,9}%")
 
 
 def count_or_percentage(path: str, value: int | str) -> list[Cause]:
-    """Check a number not below 0 or a text such as `25%`."""
+    """Check a non-negative number, or a text such as `25%`."""
     if isinstance(value, int):
         return not_negative(path, value)
     if _PERCENT_RE.fullmatch(value):
@@ -494,12 +498,12 @@ def not_above_all(path: str, value: int | str) -> list[Cause]:
 
 
 def at_most_all(path: str, value: int | str) -> list[Cause]:
-    """Check a number not below 0 or a percentage up to 100%."""
+    """Check a non-negative number, or a percentage up to 100%."""
     return count_or_percentage(path, value) + not_above_all(path, value)
 
 
 def number_of(value: int | str) -> int:
-    """Return the number in a count or percentage; 0 when the text is neither, as upstream reads it."""
+    """Return the number in a count or percentage; 0 if the text is neither, as upstream reads it."""
     if isinstance(value, int):
         return value
     text = value[:-1] if _PERCENT_RE.fullmatch(value) else value
@@ -507,7 +511,7 @@ def number_of(value: int | str) -> int:
 
 
 def selects(selector: Document, values: Mapping[str, str]) -> bool:
-    """Whether a LabelSelector document matches these labels; an empty one matches everything."""
+    """Whether a LabelSelector document matches these labels; an empty selector matches everything."""
     return from_label_selector(msgspec.convert(selector, LabelSelector)).matches(values)
 
 
@@ -517,12 +521,12 @@ def immutable(path: str, old: Any, new: Any) -> list[Cause]:
 
 
 def not_decremented(path: str, old: int | None, new: int | None) -> list[Cause]:
-    """Check a counter that only grows."""
+    """Check that a counter did not decrease."""
     return [invalid(path, new or 0, "cannot be decremented")] if (new or 0) < (old or 0) else []
 
 
 def not_negative(path: str, value: int | None) -> list[Cause]:
-    """Check an optional count."""
+    """Check that an optional count is not negative."""
     if value is not None and value < 0:
         return [invalid(path, value, NEGATIVE_TEXT)]
     return []
@@ -559,7 +563,7 @@ def _first_wrong_label(path: str, name: str, form: Callable[[str, str], Iterable
 
 
 def path_segment(path: str, value: str) -> Causes:
-    """Check a text that stands in a URL's path by itself."""
+    """Check a text that must be one segment of a URL's path."""
     if value in (".", ".."):
         yield invalid(path, value, f"may not be '{value}'")
         return

@@ -1,4 +1,4 @@
-"""What Go's `encoding/json` says of a text that is no JSON object."""
+"""The error texts of Go's `encoding/json` for a text that is no JSON object."""
 
 import re
 
@@ -13,11 +13,11 @@ _END = "unexpected end of JSON input"
 
 
 class _Syntax(Exception):
-    """A text that is no JSON: what is said of it."""
+    """A text is not JSON; the message is Go's."""
 
 
 class _Scanner:
-    """Reads one value, to find where a text stops to be JSON."""
+    """Scans one value, to find the position at which a text stops being JSON."""
 
     def __init__(self, text: bytes) -> None:
         self._text, self._at = text, 0
@@ -97,7 +97,7 @@ class _Scanner:
 
 
 def object_mistake(text: bytes) -> str:
-    """Return why a text cannot be decoded into a map, "" where it can."""
+    """Return why a text cannot be decoded into a map; "" if it can."""
     try:
         found = msgspec.json.decode(text)
     except UNREADABLE:

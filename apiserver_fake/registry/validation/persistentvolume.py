@@ -1,4 +1,4 @@
-"""What a PersistentVolume may say: how large it is, its one source, and the nodes that reach it.
+"""Validation of PersistentVolumes: capacity, the one source, and node affinity.
 
 Source: upstream `pkg/apis/core/validation/validation.go`, `ValidatePersistentVolumeSpec` and what it calls.
 """

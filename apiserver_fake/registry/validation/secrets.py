@@ -1,4 +1,4 @@
-"""What a Secret of a known type must hold, and how large its content is.
+"""Validation of Secrets: the content that a known type requires, and its size.
 
 Source: upstream `pkg/apis/core/validation/validation.go`, `ValidateSecret`.
 """
@@ -11,7 +11,7 @@ from apiserver_fake.registry.validation.gojson import object_mistake
 
 
 def size_of(values: Mapping[str, str]) -> int:
-    """Return how many bytes values in base64 hold."""
+    """Return the total size in bytes of base64 values, decoded."""
     return sum(len(text) * 3 // 4 - text.count("=", -2) for text in values.values())
 
 
@@ -46,4 +46,4 @@ SECRET_TYPES: dict[str, Callable[[Mapping[str, str]], Causes]] = {
     "kubernetes.io/ssh-auth": _key,
     "kubernetes.io/tls": _all_of("tls.crt", "tls.key"),
 }
-"""What is wrong with the data of a Secret of that type."""
+"""Checks of a Secret's data, by the Secret's type."""

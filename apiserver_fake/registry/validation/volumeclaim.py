@@ -1,4 +1,4 @@
-"""What claims for volumes ask for, wherever they stand: by themselves, or as the template of a pod's own volume.
+"""Validation of the spec of PersistentVolumeClaims, also as the template of a pod's ephemeral volume.
 
 Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidatePersistentVolumeClaimSpec`,
 `ValidatePersistentVolumeClaimTemplate`.
@@ -106,4 +106,4 @@ CLAIM_TEMPLATE = Struct(
     ),
     Field("spec", missing={}, struct=CLAIM_SPEC),
 )
-"""The claim that is made for a pod's own volume (KEP-1698)."""
+"""Field table of the claim template of a pod's ephemeral volume (KEP-1698)."""

@@ -1,8 +1,8 @@
-"""A client of etcd's API v3: several members with fail-over, TLS, user and password.
+"""A client of etcd's API v3, with fail-over between members, TLS, user and password.
 
-Calls go to one member until it fails, then to the next. Reads are asked of every member before they fail; a transaction
-is tried once, because only its caller knows how to find out what became of it. Watches ask for a member with a leader
-and notice when it says nothing any more. Source: etcd's `client/v3`, `api/v3rpc/rpctypes/error.go`.
+Calls go to one member until it fails, then to the next. Reads are tried at every member before they fail. A
+transaction is tried once, because only its caller can find out its outcome. Watches require a member with a
+leader and detect when it falls silent. Source: etcd's `client/v3`, `api/v3rpc/rpctypes/error.go`.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ ATTEMPT_MAX_S = 2.0
 READ_MAX_S = 5.0
 COMMIT_MAX_S = 3.0
 SILENCE_S = 2.0
-"""A watch without events for so long is asked whether it is alive, and after as long again left."""
+"""Seconds without events after which a watch's member is probed; after as long again the watch leaves it."""
 AGAIN_S = 0.1
 PORT = 2379
 
@@ -61,7 +61,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class EtcdFlags:
-    """How etcd is reached: flags of the same names. `servers`: URLs with commas between."""
+    """The connection flags of etcd, of the same names. `servers`: URLs separated by commas."""
 
     servers: str
     cafile: str = ""
@@ -75,7 +75,7 @@ class EtcdClient:
     """The connection; implements `keyvalues.Etcd`. Make it inside the running event loop."""
 
     def __init__(self, flags: EtcdFlags) -> None:
-        """Raises: StartError naming the flag and what is wrong with it."""
+        """Connect with these flags. Raises: StartError naming the flag and the error."""
         self.endpoints = endpoints_of(flags.servers)
         credentials = _credentials(flags)
         self._user, self._password = flags.user, _text(flags.password_file, "--etcd-password-file").decode().strip()
@@ -110,7 +110,7 @@ class EtcdClient:
         return [KeyValue(kv.key, kv.value, kv.mod_revision) for kv in found.kvs]
 
     async def commit(self, txn: Txn) -> Outcome:
-        """Try once, at one member."""
+        """Try a transaction once, at one member."""
         unchanged = pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.MOD, key=txn.key, mod_revision=txn.revision)
         writes = [pb.RequestOp(request_put=pb.PutRequest(key=key, value=value)) for key, value in txn.puts]
         writes += [pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key)) for key in txn.deletes]
@@ -123,7 +123,7 @@ class EtcdClient:
         return Outcome(is_committed=False, revision=kvs[0].mod_revision if kvs else 0)
 
     async def compact(self, revision: int) -> None:
-        """Let the history before a revision go."""
+        """Discard the history before a revision."""
         try:
             await self._try(lambda stub: stub.Compact, pb.CompactionRequest(revision=revision), READ_MAX_S)
         except CompactedError:
@@ -170,7 +170,7 @@ class EtcdClient:
     # -- watches
 
     async def watch(self, prefix: bytes, start: int) -> AsyncIterator[list[Event]]:
-        """Yield what changes below the prefix, whole revisions each."""
+        """Yield the changes below the prefix, one or more whole revisions at a time."""
         at = self._watched
         try:
             call = WatchStub(self._channels[at]).Watch(metadata=await self._metadata(at))
@@ -231,7 +231,7 @@ class EtcdClient:
 
 
 def endpoints_of(servers: str) -> list[tuple[str, bool]]:
-    """Return HOST:PORT and whether TLS is spoken there, of URLs with commas between. Raises: StartError."""
+    """Return (HOST:PORT, whether it uses TLS) for each of the comma-separated URLs. Raises: StartError."""
     found = []
     for url in filter(None, (part.strip() for part in servers.split(","))):
         scheme, mark, place = url.rpartition("://")

@@ -1,14 +1,16 @@
-"""How a commit lies in etcd: each object's JSON at a key of its own, and what else there is to know of it in the head.
+"""The layout of commits in etcd: each object's JSON at its own key, everything else about the commit in the
+head.
 
-Below the prefix (`--etcd-prefix`, `/registry`) an object is where `etcdctl get --prefix --keys-only` is used to show
-it: `<prefix>/<group>/<resource>/<namespace>/<name>`, without a group for the core kinds and without a namespace for
-cluster-scoped ones. The value is the JSON that the API serves, resourceVersion and all.
+An object's key below the prefix (`--etcd-prefix`, `/registry`) is as `etcdctl get --prefix --keys-only` shows
+it in a real cluster: `<prefix>/<group>/<resource>/<namespace>/<name>`, without a group for the core kinds and
+without a namespace for cluster-scoped ones. The value is the JSON that the API serves, resourceVersion
+included.
 
-One transaction is one batch of changes. It replaces the head, `<prefix>/.keplab/head`, under the condition that no
-other API server has replaced it meanwhile; so there is one order of batches, and resource versions are counted without
-gaps (S3). The head says which changes the batch has, in order, with what a journal entry holds besides the content.
-Content that is at no key, of removed objects and of versions that the same batch replaced again, stands in the head
-itself.
+One transaction is one batch of changes. It replaces the head, `<prefix>/.keplab/head`, under the condition that
+no other API server has replaced it meanwhile. So there is one order of batches, and resource versions have no
+gaps (S3). The head lists the changes of the batch, in order, with the fields of a journal entry except the
+content. Content that has no key (of removed objects, and of versions that the same batch replaced again) is in
+the head itself.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +22,9 @@ from apiserver_fake.storage.etcd.keyvalues import Event, KeyValue, Txn
 from apiserver_fake.storage.records import DELETED, Entry
 
 MAGIC = b"keplab1\0"
-"""What the head begins with; another number for another layout."""
+"""First bytes of the head; another layout gets another number."""
 OWN = ".keplab"
-"""The folder below the prefix in which no object is: no resource has a name with a dot in front."""
+"""The folder below the prefix that has no objects: no resource name begins with a dot."""
 OPERATIONS_MAX = 128
 """etcd's `--max-txn-ops`, unless it was configured otherwise."""
 REQUEST_BYTES_MAX = 1_536 << 10
@@ -30,15 +32,19 @@ REQUEST_BYTES_MAX = 1_536 << 10
 CHANGES_MAX = OPERATIONS_MAX - 2
 BYTES_MAX = REQUEST_BYTES_MAX - (16 << 10)
 ENTRY_BYTES = 600
-"""What an entry takes besides content and answer, at most about: names twice, traceparent, request id, fingerprint."""
+"""Approximate upper bound of an entry's bytes besides content and answer: names twice, traceparent, request
+id, fingerprint.
+"""
 
 
 class ForeignChangeError(Exception):
-    """Below the prefix is something that no API server of this mesh wrote; the text names key and revision."""
+    """A key below the prefix was written by something other than an API server of this mesh; the text names key
+    and revision.
+    """
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """One batch that was committed. `id`: its writer's name for it. `rv`: the newest version after it."""
+    """One committed batch. `id`: its writer's name for it. `rv`: the newest version after it."""
 
     revision: int
     id: str
@@ -65,12 +71,14 @@ class Keys:
         self.head, self.secret, self.servers = self.own + b"head", self.own + b"secret", self.own + b"servers"
 
     def object(self, resource: str, namespace: str, name: str) -> bytes:
-        """Return where an object is; `resource` is a wire name such as `deployments.apps`."""
+        """Return the key of an object; `resource` is a wire name such as `deployments.apps`."""
         plural, _, group = resource.partition(".")
         return "/".join(part for part in (self.prefix, group, plural, namespace, name) if part).encode()
 
     def object_at(self, found: KeyValue) -> tuple[str, int]:
-        """Return the wire name and the version of the object at a key. Raises: ForeignChangeError when it is none."""
+        """Return the wire name and the version of the object at a key. Raises: ForeignChangeError if it holds no
+        object.
+        """
         try:
             document = msgspec.json.decode(found.value)
             meta = document["metadata"]
@@ -84,8 +92,10 @@ class Keys:
         return f"{plural}.{group}" if group else plural, rv
 
     def txn(self, commit_id: str, rv: int, entries: Sequence[Entry], revision: int) -> Txn:
-        """Return the transaction that commits a batch on top of the head of that revision; one without entries leaves
-        everything as it is but the head's revision."""
+        """Return the transaction that commits a batch on top of the head at that revision.
+
+        Without entries it changes nothing but the head's revision.
+        """
         last = {self.object(e.resource, e.namespace, e.name): e for e in entries}
         at_keys = {e.rv for e in last.values() if e.type != DELETED}
         listed = [msgspec.structs.replace(e, body=b"") if e.rv in at_keys else e for e in entries]
@@ -94,11 +104,13 @@ class Keys:
         return Txn(self.head, revision, [(self.head, head), *puts], [k for k, e in last.items() if e.type == DELETED])
 
     def version_of(self, head: bytes | None) -> int:
-        """Return the newest version at a head; without one nothing was ever written. Raises: ForeignChangeError."""
+        """Return the newest version in a head; 0 without a head, when nothing was ever written. Raises:
+        ForeignChangeError.
+        """
         return self._head(head, 0).rv if head is not None else 0
 
     def commits(self, events: Iterable[Event]) -> Iterator[Commit]:
-        """Return the batches of a row of changes, oldest first. Raises: ForeignChangeError."""
+        """Yield the batches in a sequence of changes, oldest first. Raises: ForeignChangeError."""
         for revision, group in groupby(events, key=lambda event: event.revision):
             changed = {event.key: event.value for event in group}
             entries: list[Entry] = []
@@ -136,5 +148,5 @@ class Keys:
 
 
 def size_of(entries: Iterable[Entry]) -> int:
-    """Return about how many bytes the transaction of these entries has, rather too many than too few."""
+    """Return the approximate bytes of the transaction of these entries, rather too many than too few."""
     return sum(len(e.body) + len(e.answer or b"") + 2 * len(e.namespace + e.name) + ENTRY_BYTES for e in entries)

@@ -1,10 +1,12 @@
-"""The journal that several API servers share: each batch is a transaction, and what others commit comes by a watch.
+"""The journal that several API servers share: each batch is a transaction, and other servers' commits
+arrive by a watch.
 
-Every API server holds the whole state in memory, and commits a batch under the condition that it has seen all batches
-before it. If another one was faster, the batch is evaluated again on top of what that one has written, so whatever is
-decided inside a commit, a version that must match or a name that is free, is decided once for all servers (S6, S7).
-A batch whose outcome is unknown is settled before anything is answered: either the watch shows it, or a batch without
-changes takes its place, and then it cannot be committed any more. Source: guarantees 2.4, S1 to S13.
+Every API server holds the whole state in memory, and commits a batch under the condition that it has seen all
+batches before it. If another server was faster, the batch is evaluated again on top of that server's changes.
+So everything that is decided inside a commit (a version that must match, a name that is free) is decided once
+for all servers (S6, S7). A batch whose outcome is unknown is settled before anything is answered: either the
+watch shows it, or a batch without changes takes its place, and then it cannot be committed any more. Source:
+guarantees 2.4, S1 to S13.
 """
 
 import asyncio
@@ -37,10 +39,10 @@ T = TypeVar("T")
 OPEN_MAX_S = 20.0
 AGAIN_MIN_S, AGAIN_MAX_S = 0.05, 1.0
 GRACE_S = 2.0
-"""How long etcd may be without an answer before writes are refused: a new leader is elected in less."""
+"""Seconds that etcd may be without an answer before writes are refused: electing a new leader takes less."""
 VISIBLE_MAX_S = 5.0
 HEALTH_MAX_S = 2.0
-"""How long a health check waits for etcd. Source: upstream `storagebackend.DefaultHealthcheckTimeout`."""
+"""Seconds that a health check waits for etcd. Source: upstream `storagebackend.DefaultHealthcheckTimeout`."""
 COMPACT_AFTER_CHANGES = 2_000
 HISTORY_MAX = 200_000
 PAGE_KEYS = 500
@@ -49,16 +51,17 @@ log = structlog.get_logger()
 
 
 class EtcdJournal(Journal):
-    """One API server's half of the engine.
+    """The journal of one API server on a shared etcd.
 
-    Three places in the one order of batches, each as the revision of the head there: `_latest` is known here,
-    `_revision` was given by `append` or `news`, so the writer builds on it, `_visible` is what readers see.
+    It keeps three positions in the one order of batches, each as the revision of the head there. `_latest`: the
+    newest batch that is known here. `_revision`: the newest batch returned by `append` or `news`, on which the
+    writer builds. `_visible`: the newest batch that readers see.
     """
 
     is_durable = is_shared = True
 
     def __init__(self, connect: Callable[[], Etcd], prefix: str) -> None:
-        """`connect` is called by `open`, inside the running event loop."""
+        """Take the settings; `connect` is called by `open`, inside the running event loop."""
         self._connect, self._keys = connect, Keys(prefix)
         self.changes_max, self.bytes_max = CHANGES_MAX, BYTES_MAX
         self._name = ""
@@ -86,8 +89,10 @@ class EtcdJournal(Journal):
     # -- beginning and end
 
     async def open(self, new_secret: bytes) -> Recovered:
-        """Read the state at the oldest revision there is, and everything since. Raises: JournalError when etcd does
-        not answer, or holds what is no mesh's."""
+        """Read the state at the oldest available revision, and all changes since.
+
+        Raises: JournalError when etcd does not answer, or holds keys that are not a mesh's.
+        """
         self._etcd = self._connect()
         try:
             secret, is_first = await self._patiently(lambda: self._secret(new_secret))
@@ -182,7 +187,7 @@ class EtcdJournal(Journal):
     # -- what others commit
 
     async def follow(self) -> None:
-        """Wait for the end of the watch, which only a fault brings. Raises: JournalError."""
+        """Wait for the end of the watch, which only an error causes. Raises: JournalError."""
         assert self._following is not None, "open comes first"
         await asyncio.shield(self._following)
 
@@ -236,11 +241,11 @@ class EtcdJournal(Journal):
             self._history.popleft()
 
     def on_news(self, notify: Callable[[], None]) -> None:
-        """Have that called whenever `news` has something."""
+        """Register `notify`, which is called whenever `news` has something."""
         self._notify = notify
 
     def news(self) -> list[list[Entry]]:
-        """Return what others have committed since, batch by batch, once."""
+        """Return the batches that other servers have committed since the last call."""
         found = [commit.entries for commit in self._news]
         if found:
             self._revision = self._news[-1].revision
@@ -263,11 +268,11 @@ class EtcdJournal(Journal):
     # -- committing
 
     def size(self, entries: Sequence[Entry]) -> int:
-        """Return about how many bytes of a transaction they take."""
+        """Return the approximate bytes that the entries take in a transaction."""
         return size_of(entries)
 
     async def append(self, entries: Sequence[Entry], window_start: int) -> None:
-        """Commit the batch, unless another server has committed one that is not among `news` yet."""
+        """Commit the batch, unless another server has committed a batch that `news` has not returned yet."""
         self._window_start = window_start
         if self._news:
             raise OvertakenError
@@ -366,7 +371,7 @@ class EtcdJournal(Journal):
             self._own(fence.revision, self._latest_rv)
 
     async def fold(self, base: Base) -> None:
-        """Let etcd forget what has left the window; not too often."""
+        """Compact etcd's history that has left the window; not too often."""
         is_busy = self._compacting is not None and not self._compacting.done()
         if is_busy or self._window_start - self._compacted_rv < COMPACT_AFTER_CHANGES:
             return
@@ -386,7 +391,7 @@ class EtcdJournal(Journal):
 
     @property
     def unavailable(self) -> str:
-        """Why nothing can be written at present."""
+        """The reason why nothing can be written at present; empty if writes are possible."""
         if self._failure is None or asyncio.get_running_loop().time() - self._failure[0] < GRACE_S:
             return ""
         return self._failure[1]
@@ -410,14 +415,14 @@ class EtcdJournal(Journal):
                 return found
 
     def published(self) -> None:
-        """Wake those who wait for what is visible now."""
+        """Wake the tasks that wait for a batch that is visible now."""
         self._visible = self._revision
         for revision, future in self._waiting:
             if revision <= self._visible and not future.done():
                 future.set_result(None)
 
     async def check(self) -> str:
-        """Ask etcd itself, for at most 2 s. Who asks at the same time shares one answer: checks need no credentials."""
+        """Read from etcd itself, for at most 2 s. Concurrent callers share one answer: checks need no credentials."""
         if self._checking is None or self._checking.done():
             self._checking = asyncio.create_task(self._ask())
         return await asyncio.shield(self._checking)
@@ -433,8 +438,11 @@ class EtcdJournal(Journal):
         return ""
 
     async def confirm(self) -> None:
-        """Return when readers see everything that was committed before the call: those who ask at the same time share
-        one read of the head. Raises: Timeout, Unavailable (S5, S13)."""
+        """Wait until readers see everything that was committed before the call. Concurrent callers share one read
+        of the head.
+
+        Raises: Timeout, Unavailable (S5, S13).
+        """
         if self._to_read is None:
             self._to_read = asyncio.create_task(self._read_after(self._reading))
         try:

@@ -1,6 +1,7 @@
-"""What the engine asks of etcd, whoever answers: keys at revisions, one conditional transaction, the changes since.
+"""The interface of etcd for the engine: keys at revisions, one conditional transaction, the changes since a
+revision.
 
-`client.EtcdClient` asks a real one. Source: etcd's `Documentation/learning/api.md`.
+`client.EtcdClient` implements it for a real etcd. Source: etcd's `Documentation/learning/api.md`.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -10,7 +11,7 @@ import msgspec
 
 
 class KeyValue(msgspec.Struct, frozen=True, gc=False):
-    """One key as it is at a revision; `revision` is that of its last change."""
+    """One key at a revision; `revision` is that of its last change."""
 
     key: bytes
     value: bytes
@@ -18,7 +19,7 @@ class KeyValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One change of one key; `value` None: it was removed."""
+    """One change of one key; `value` None: the key was removed."""
 
     key: bytes
     value: bytes | None
@@ -26,7 +27,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Txn(msgspec.Struct, frozen=True):
-    """Writes that happen together, and only if `key` was last changed at `revision` (0: it does not exist)."""
+    """Writes that are applied together, and only if `key` was last changed at `revision` (0: it does not exist)."""
 
     key: bytes
     revision: int
@@ -35,14 +36,16 @@ class Txn(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of a transaction. `revision`: the one it made, or where the key was last changed instead."""
+    """The outcome of a transaction. `revision`: the one it made, or the revision of the key's last change if it
+    failed.
+    """
 
     is_committed: bool
     revision: int
 
 
 class Head(msgspec.Struct, frozen=True):
-    """A key as the whole of etcd agrees on it at the moment of asking; `store_revision` is that moment."""
+    """A key read linearizably; `store_revision` is etcd's revision at the read."""
 
     value: bytes | None
     revision: int
@@ -50,19 +53,19 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class EtcdError(Exception):
-    """etcd did not do what it was asked; the text is its own where it has spoken."""
+    """etcd did not do the operation; the text is etcd's own if it answered."""
 
 
 class UnreachableError(EtcdError):
-    """No member answered, or one without a leader: a transaction may have been committed or may yet be."""
+    """No member answered, or only one without a leader: a transaction may have been committed or may yet be."""
 
 
 class NoSpaceError(EtcdError):
-    """The quota of its database is used up; a transaction may have been committed and will not be later."""
+    """The quota of etcd's database is used up; a transaction may have been committed, but will not be later."""
 
 
 class CompactedError(EtcdError):
-    """The history asked for is gone; `revision` is the oldest that can be read, 0 if etcd did not say."""
+    """The requested history is gone; `revision` is the oldest that can be read, 0 if etcd did not say."""
 
     def __init__(self, text: str, revision: int = 0) -> None:
         super().__init__(text)
@@ -70,11 +73,11 @@ class CompactedError(EtcdError):
 
 
 class TooLargeError(EtcdError):
-    """The transaction has more bytes or operations than this etcd takes; nothing was written."""
+    """The transaction has more bytes or operations than this etcd accepts; nothing was written."""
 
 
 class DeniedError(EtcdError):
-    """The user or the certificate may not do this; nothing was written."""
+    """The user or the certificate lacks the permission; nothing was written."""
 
 
 class Etcd(Protocol):
@@ -85,19 +88,21 @@ class Etcd(Protocol):
         ...
 
     async def range(self, prefix: bytes, revision: int, after: bytes = b"", limit: int = 0) -> list[KeyValue]:
-        """Return the keys below the prefix as they were at a revision, in order, from behind `after` on."""
+        """Return the keys below the prefix as they were at a revision, in order, beginning after the key `after`."""
         ...
 
     async def commit(self, txn: Txn) -> Outcome:
-        """Try once. Raises: UnreachableError and NoSpaceError leave open whether it was committed."""
+        """Try a transaction once. Raises: UnreachableError and NoSpaceError leave open whether it was committed."""
         ...
 
     async def compact(self, revision: int) -> None:
-        """Let the history before a revision go; one that is gone already is no error."""
+        """Discard the history before a revision; it is no error if it is gone already."""
         ...
 
     def watch(self, prefix: bytes, start: int) -> AsyncIterator[list[Event]]:
-        """Yield what changes below the prefix, from a revision on, whole revisions each. Raises: CompactedError."""
+        """Yield the changes below the prefix from a revision on, one or more whole revisions at a time. Raises:
+        CompactedError.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,1 +1,1 @@
-"""An emulated device plugin: a process of its own that speaks to a kubelet, this one's or a real one, over sockets."""
+"""An emulated device plugin: a separate process that talks over sockets to a kubelet, this one's or a real one."""

@@ -1,8 +1,8 @@
-"""What an emulated device plugin consists of, as a node's definition says it; what it knows and answers. Pure.
+"""The definition of an emulated device plugin in a node's definition, and its state and answers. Pure.
 
-It acts as commanded: devices fall ill and recover, come and go, Allocate is refused; or the whole plugin goes
-away for a while. What a container gets is an environment variable, an annotation and a device file for each device:
-names only, nothing is behind them.
+It acts as commanded: devices fall ill and recover, come and go, Allocate is refused; or the whole plugin
+goes away for a while. A container gets an environment variable, an annotation and a device file for each
+device: names only, nothing is behind them.
 Source: kubelet 5.5.
 """
 
@@ -19,9 +19,9 @@ DEVICES_MAX = 10_000
 class DevicePlugin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """An emulated device plugin of a node, a process of its own: `devices` of one extended resource.
 
-    `topology`: the NUMA node of each device in turn; none: the devices have no topology. `preferred`: what it answers
-    to GetPreferredAllocation; "": it is not to be asked. `pre_start`: it
-    wants PreStartContainer. `delay_s`: how long it takes to register, from when it finds a kubelet's socket.
+    `topology`: the NUMA node of each device in turn; empty: the devices have no topology. `preferred`: its
+    answer to GetPreferredAllocation; "": it is not to be asked. `pre_start`: it wants PreStartContainer.
+    `delay_s`: seconds that it takes to register, from when it finds a kubelet's socket.
     """
 
     resource: str
@@ -32,7 +32,7 @@ class DevicePlugin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     delay_s: float = 0.0
 
     def check(self) -> None:
-        """Raise ValueError when there can be no such plugin."""
+        """Raise ValueError when the definition is invalid."""
         if not is_extended(self.resource):
             raise ValueError(f"resource: {self.resource!r}, want an extended resource such as example.com/gpu")
         if not 0 <= self.devices <= DEVICES_MAX:
@@ -53,7 +53,7 @@ class DevicePlugin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
 
 
 def check_plugins(plugins: Sequence[DevicePlugin]) -> None:
-    """Raise ValueError naming the plugin that cannot be, or has the resource of another."""
+    """Raise ValueError naming the plugin that is invalid or has the same resource as another."""
     for index, plugin in enumerate(plugins):
         try:
             plugin.check()
@@ -64,7 +64,7 @@ def check_plugins(plugins: Sequence[DevicePlugin]) -> None:
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a plugin is commanded to do: an act and the devices it is about."""
+    """A command to a plugin: an act and the devices it applies to."""
 
     act: str
     devices: tuple[str, ...] = ()
@@ -86,16 +86,16 @@ class EmulatedPlugin:
 
     @property
     def endpoint(self) -> str:
-        """The name of its socket."""
+        """The name of the plugin's socket."""
         return self.definition.resource.replace("/", "_") + ".sock"
 
     @property
     def options(self) -> Options:
-        """What it wants to be asked."""
+        """The optional calls that the plugin wants."""
         return Options(pre_start=self.definition.pre_start, prefers=bool(self.definition.preferred))
 
     def act(self, command: Command) -> None:
-        """Do that. Raises: ValueError naming the act or the device that there is not."""
+        """Perform the command. Raises: ValueError naming the unknown act or device."""
         act, devices = command.act, command.devices
         check_act(act, devices)
         if act in ("stop", "start"):
@@ -122,7 +122,7 @@ class EmulatedPlugin:
             raise ValueError(f"no device {unknown[0]!r}; there are: {', '.join(self.devices) or 'none'}")
 
     def given(self, ids: Sequence[str]) -> AllocateResult:
-        """Return what a container needs to use these. Raises: ValueError when it will not."""
+        """Return what a container needs to use these devices. Raises: ValueError when the plugin refuses."""
         if self.refuses:
             raise ValueError(f"{self.definition.resource} is configured to refuse")
         self._known(ids)
@@ -136,7 +136,7 @@ class EmulatedPlugin:
         )
 
     def preferred(self, available: Sequence[str], must: Sequence[str], size: int) -> tuple[str, ...]:
-        """Return `size` of the available devices, those that must be first; fewer when there are not enough."""
+        """Return `size` of the available devices, those in `must` first; fewer when there are not enough."""
         chosen = [device for device in must if device in available][:size]
         pairs = {device: index // 2 for index, device in enumerate(self.devices)}
         left = [device for device in available if device not in chosen]
@@ -165,7 +165,7 @@ ACTS = ("stop", "start", "refuse", "accept", *ABOUT_DEVICES)
 
 
 def check_act(act: str, devices: Sequence[str]) -> None:
-    """Raise ValueError when there is no such act, or not about these devices."""
+    """Raise ValueError when the act is unknown, or does not fit these devices."""
     if act not in ACTS:
         raise ValueError(f"no act {act!r}; there are: {', '.join(sorted(ACTS))}")
     if act in ABOUT_DEVICES and not devices:

@@ -1,8 +1,8 @@
-"""The emulated plugin's life: serve, register, register again whenever the kubelet's directory was cleared.
+"""The process of the emulated plugin: serve, register, register again when the directory was cleared.
 
-A kubelet that starts clears the directory of all sockets; a plugin that misses its own begins anew. `tell` is served
-on a socket of its own below, in `plugins/`, which no kubelet clears.
-Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
+A kubelet that starts clears the directory of all sockets; a plugin that misses its own begins anew.
+Commands come on another socket below, in `plugins/`, which no kubelet clears. Source: kubelet 5.5; upstream
+`staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class PluginConfig(NodePartConfig):
     definition: str = setting("", 'the plugin as JSON, for example {"resource": "example.com/gpu", "devices": 4}')
 
     def plugin(self) -> DevicePlugin:
-        """Return the plugin. Raises: StartError naming the field."""
+        """Return the plugin's definition. Raises: StartError naming the field."""
         self.check_node()
         try:
             found = msgspec.json.decode(self.definition or "{}", type=DevicePlugin)
@@ -46,12 +46,12 @@ class PluginConfig(NodePartConfig):
 
 
 def control_path(folder: str, resource: str) -> str:
-    """Return the path of the socket where the plugin of a resource takes commands; `folder`: the node's."""
+    """Return the path of the control socket of a resource's plugin; `folder`: the node's folder."""
     return f"{folder}/plugins/{resource.replace('/', '_')}.sock"
 
 
 class PluginServing:
-    """One plugin of one node at work: the component of its process. `run` once."""
+    """The component that runs one plugin of one node. `run` once."""
 
     def __init__(self, definition: DevicePlugin, seams: Seams, node: str, folder: str) -> None:
         plugin = self._plugin = EmulatedPlugin(definition)
@@ -66,7 +66,7 @@ class PluginServing:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its kubelet has its list of devices, or it is configured to stay away."""
+        """Whether the kubelet has the plugin's list of devices, or the plugin is configured to stay away."""
         return self._is_listed or self._plugin.is_away
 
     def metrics(self) -> Samples:
@@ -74,7 +74,7 @@ class PluginServing:
         return METRICS.of(self)
 
     async def run(self) -> None:
-        """Be the plugin until cancelled."""
+        """Run the plugin until cancelled."""
         try:
             while True:
                 await self._control.serve()
@@ -207,7 +207,10 @@ def build(config: PluginConfig, seams: Seams) -> PluginServing:
 async def command_plugin(
     sockets: Sockets, sockets_dir: str, node: str, resource: str, act: str, devices: Sequence[str]
 ) -> None:
-    """Return once the plugin has done it. Raises: ValueError when it cannot, Away when it is not there."""
+    """Send a command to a plugin; return once it was performed.
+
+    Raises: ValueError when it cannot perform it, Away when the plugin is not there.
+    """
     check_act(act, devices)
     path, request = control_path(f"{sockets_dir}/{node}", resource), Command(act, tuple(devices))
     await command(sockets, path, COMMAND, msgspec.json.encode(request), actor=f"device plugin {resource}", node=node)

@@ -1,7 +1,7 @@
-"""What a driver says of allocated devices whose pods wait for it before they are bound. Pure.
+"""The binding conditions that a driver writes for allocated devices; pods wait for them before binding. Pure.
 
-Only this driver's own entries of `status.devices` are written; those of other drivers, and whatever else its own say,
-stay. Source: dra-core 6.7; KEP-5007; KEP-4817.
+Only this driver's own entries of `status.devices` are written. Other drivers' entries and other fields of
+its own entries stay. Source: dra-core 6.7; KEP-5007; KEP-4817.
 """
 
 from collections.abc import Collection
@@ -16,18 +16,18 @@ READY, FAILED = "DeviceReady", "DeviceFailed"
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """One device of one allocation that a pod's binding waits for."""
+    """One device of one allocation for which a pod's binding waits."""
 
     uid: str
     pool: str
     device: str
     share: str
     allocated: str
-    """When it was allocated: a device that is allocated anew is waited for anew."""
+    """Timestamp of the allocation: a device that is allocated anew is waited for anew."""
 
 
 def waiting(claim: ResourceClaim, driver: str, pools: Collection[str]) -> dict[Waiting, DeviceRequestAllocationResult]:
-    """Return the devices in these pools of whose conditions the driver has not yet said what they wait for."""
+    """Return the devices in these pools whose awaited binding conditions the driver has not written yet."""
     allocation = claim.status.allocation
     if allocation is None or claim.metadata.deletion_timestamp:
         return {}
@@ -57,10 +57,10 @@ def _is_said(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> boo
 
 
 def reported(document: Document, key: Waiting, driver: str, wall_s: float, *, fails: bool) -> Document | None:
-    """Return `status.devices` of a stored claim with the device's conditions in it, as a merge patch that holds for
-    that version only; None when the device is no longer allocated so.
+    """Return a merge patch that puts the device's conditions into `status.devices` of a stored claim.
 
-    A condition keeps its `lastTransitionTime` while its status does not change.
+    The patch holds for that version only. None when that allocation of the device is gone. A condition keeps
+    its `lastTransitionTime` while its status does not change.
     """
     status = document.get("status") or {}
     allocation = status.get("allocation") or {}

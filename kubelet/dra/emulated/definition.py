@@ -1,4 +1,4 @@
-"""What an emulated DRA driver offers and how it behaves, as a node's definition or a file says it. Pure.
+"""The definition of an emulated DRA driver, from a node's definition or a file: devices and behavior. Pure.
 
 Source: dra-core 1.1 (slices, devices), 7.1 (emulated driver knobs).
 """
@@ -16,13 +16,13 @@ from services.api.kinds.resourceslice import Device
 from services.api.meta import Document
 
 SLICE_MAX, GATED_SLICE_MAX = 128, 64
-"""Devices a slice may have, and one in which a device has taints or consumes counters."""
+"""Maximal number of devices in a slice, and in a slice whose devices have taints or consume counters."""
 DEVICES_MAX: Final = 100_000
-"""Devices that one pool may be given by their number."""
+"""Maximal number of devices that a pool may be given as a count."""
 COUNTER_SETS_MAX: Final = 8
-"""Counter sets a slice may have."""
+"""Maximal number of counter sets in a slice."""
 NODE_NAME: Final = "$(NODE_NAME)"
-"""What stands in a pool's name for the node's, as in a container's environment."""
+"""The placeholder for the node's name in a pool's name, as in a container's environment."""
 _GATED: Final = ("taints", "consumesCounters")
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -53,10 +53,13 @@ _LISTS: Final = {
 
 
 class PoolDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One pool of devices. `devices`: how many, or what each is, as ResourceSlices spell it, attributes, capacity,
-    counters and taints included. `shared_counters`: what they draw from (KEP-4815). `$(NODE_NAME)` in its name is the
-    node's. `slice_sizes`: how many devices each of its slices has, instead of the driver's `slices`, for as long as
-    there are so many devices."""
+    """One pool of devices.
+
+    `devices`: their number, or each device as ResourceSlices spell it, attributes, capacity, counters and
+    taints included. `shared_counters`: the counters that they consume (KEP-4815). `$(NODE_NAME)` in its name is
+    the node's. `slice_sizes`: the number of devices in each slice, instead of the driver's `slices`, as long as
+    the pool has so many devices.
+    """
 
     name: str
     devices: int | list[dict[str, Any]] = 0
@@ -67,18 +70,18 @@ class PoolDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One driver on a node.
 
-    `devices` and `shared_counters` are those of the pool that has the node's name; `pools` are further ones. A pool is
-    published in `slices` slices, 0: in as few as possible, and first with that `generation`. Times are seconds, or a
-    distribution such as `lognormal:0.3,0.5`: `prepare` and `unprepare` of a call, `publish_delay` before devices are
-    offered, `slice_delay` between the slices of a pool, so that it is incomplete meanwhile.
-    `fail_prepare` and `fail_unprepare` are how likely a claim fails, `fail_call` how likely a whole call does.
-    `refuses_double_use`: a device that is prepared for a claim is refused to another; None: as the switch
-    `dra.double_allocation_guard` says. `health`: it streams how its devices are (KEP-4680).
-    `binding_conditions`, `binding_failure_conditions`: those of devices that do not say their own (KEP-5007). A driver
-    reports the former as True when such a device has been allocated for `binding_delay`; of a device in `fail_binding`
-    the first of the latter, and with `taints_failed` it taints it `NoSchedule` before, without which the scheduler may
-    choose it again.
-    The driver is away in the spans `dead`: seconds since it began.
+    `devices` and `shared_counters` are those of the pool that has the node's name; `pools` are further ones. A
+    pool is published in `slices` slices (0: as few as possible), and first with that `generation`. Times are
+    seconds, or a distribution such as `lognormal:0.3,0.5`: `prepare` and `unprepare` of a call, `publish_delay`
+    before devices are offered, `slice_delay` between the slices of a pool, so that the pool is incomplete
+    meanwhile. `fail_prepare` and `fail_unprepare` are the probabilities that a claim fails, `fail_call` that a
+    whole call fails. `refuses_double_use`: a device that is prepared for a claim is refused to another; None:
+    as the switch `dra.double_allocation_guard` says. `health`: it streams the health of its devices (KEP-4680).
+    `binding_conditions`, `binding_failure_conditions`: defaults for devices without their own (KEP-5007). A
+    driver sets the former to True when such a device has been allocated for `binding_delay`. For a device in
+    `fail_binding` it sets the first of the latter; with `taints_failed` it taints the device `NoSchedule`
+    before, without which the scheduler may choose it again. The driver is away in the spans `dead`: seconds
+    since it began.
     """
 
     name: str
@@ -104,7 +107,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     dead: tuple[tuple[float, float], ...] = ()
 
     def check(self) -> None:
-        """Raise ValueError naming the field when there can be no such driver."""
+        """Raise ValueError naming the field when the definition is invalid."""
         if not NAME.fullmatch(self.name) or len(self.name) > 63:
             raise ValueError(f"name: {self.name!r}, want a DNS subdomain of at most 63 characters")
         for field in _CHANCES:
@@ -173,7 +176,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
         return Distribution("constant", (float(value),))
 
     def all_pools(self, node: str) -> list[PoolDefinition]:
-        """Return the pools, the node's own first, unless only others are configured."""
+        """Return the pools, the node's own first; only the others if the node's own has no devices configured."""
         own = PoolDefinition(name=node, devices=self.devices, shared_counters=self.shared_counters)
         others = [msgspec.structs.replace(pool, name=pool.name.replace(NODE_NAME, node)) for pool in self.pools]
         return [own, *others] if self.devices or not others else others
@@ -234,8 +237,11 @@ def _check_counters(pool: PoolDefinition, where: str) -> None:
 
 
 def chunks(devices: list[Document], wanted: int, sizes: Sequence[int] = ()) -> list[list[Document]]:
-    """Return the devices by slice: as `sizes` says if that is all of them, else in as many slices as wanted, more where
-    a slice would be too large."""
+    """Return the devices by slice.
+
+    If `sizes` covers all devices, it decides. Otherwise there are `wanted` slices, or more if a slice would be
+    too large.
+    """
     most = GATED_SLICE_MAX if any(device.get(field) for device in devices for field in _GATED) else SLICE_MAX
     if sizes and sum(sizes) == len(devices) and max(sizes) <= most:
         ends = [0, *accumulate(sizes)]
@@ -262,7 +268,10 @@ def read_definition(shape: Mapping[str, Any] | bytes) -> DriverDefinition:
 
 
 def parse_drivers(text: str) -> list[dict[str, Any]]:
-    """Return what `gpu.example.com:4:prepare=2+nic.example.com:1:dead=60-100` defines. Raises: ValueError."""
+    """Return the definitions in a text such as `gpu.example.com:4:prepare=2+nic.example.com:1:dead=60-100`.
+
+    Raises: ValueError.
+    """
     found = []
     for each in text.split("+"):
         name, *rest = each.split(":")
@@ -273,7 +282,7 @@ def parse_drivers(text: str) -> list[dict[str, Any]]:
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a definition that `prepare=2`, `dead=60-100` and so on say. Raises: ValueError."""
+    """Return the fields that options such as `prepare=2` and `dead=60-100` set. Raises: ValueError."""
     made: dict[str, Any] = {}
     for option in options:
         key, sign, value = option.partition("=")

@@ -1,8 +1,8 @@
-"""An emulated DRA driver of one node: what it offers, what it holds, and what it answers. Pure.
+"""An emulated DRA driver of one node: its offered devices, its prepared claims, and its answers. Pure.
 
-It is idempotent: a claim that is prepared stays so, across restarts as well. On command devices fall ill, are tainted,
-come and go, prepares are refused or never answered, and the whole driver goes away.
-Source: dra-core 1.1, 7.1; upstream `staging/src/k8s.io/dynamic-resource-allocation/kubeletplugin`.
+It is idempotent: a claim that is prepared stays so, across restarts as well. On command devices fall ill,
+are tainted, come and go, prepares are refused or never answered, and the whole driver goes away. Source:
+dra-core 1.1, 7.1; upstream `staging/src/k8s.io/dynamic-resource-allocation/kubeletplugin`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +26,14 @@ ACTS: Final = (*OF_DRIVER, *OF_DEVICES)
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a driver is commanded to do. `words`: the devices it is about; for a taint also the taint, as the last."""
+    """A command to a driver. `words`: the devices it applies to; for a taint also the taint, as the last."""
 
     act: str
     words: tuple[str, ...] = ()
 
 
 def check_act(act: str, words: Sequence[str]) -> None:
-    """Raise ValueError when there is no such act, or not about these."""
+    """Raise ValueError when the act is unknown, or does not fit these words."""
     if act not in ACTS:
         raise ValueError(f"no act {act!r}; there are: {', '.join(sorted(ACTS))}")
     if act in OF_DRIVER and words:
@@ -47,7 +47,7 @@ def check_act(act: str, words: Sequence[str]) -> None:
 
 
 def parse_taint(text: str) -> Document:
-    """Return the taint `KEY[=VALUE]:EFFECT`. Raises: ValueError."""
+    """Return the taint in the form `KEY[=VALUE]:EFFECT`. Raises: ValueError."""
     key_value, _, effect = text.rpartition(":")
     key, _, value = key_value.partition("=")
     if not key or effect not in ("None", "NoSchedule", "NoExecute"):
@@ -56,8 +56,11 @@ def parse_taint(text: str) -> Document:
 
 
 class PreparedClaim(msgspec.Struct, frozen=True):
-    """A claim that is prepared, and its devices here; `exclusive`, `pool/device` or `pool/device/share`, are those that
-    no other claim may have meanwhile. `pods`: those the claim was reserved for; `trace_id`: of the call."""
+    """A prepared claim and its devices of this driver.
+
+    `exclusive`: devices that no other claim may have meanwhile, as `pool/device` or `pool/device/share`.
+    `pods`: the pods for which the claim was reserved; `trace_id`: the trace of the call.
+    """
 
     namespace: str
     name: str
@@ -68,8 +71,11 @@ class PreparedClaim(msgspec.Struct, frozen=True):
 
 
 class EmulatedDriver:
-    """One driver of one node. Invariant: `version` grows with every change of what is offered, `health_version` with
-    every change of a device's health."""
+    """One driver of one node.
+
+    Invariant: `version` grows with every change of the offered devices, `health_version` with every change of a
+    device's health.
+    """
 
     def __init__(self, definition: DriverDefinition, node: str, *, guards: bool) -> None:
         self.definition, self.name, self.node = definition, definition.name, node
@@ -90,19 +96,19 @@ class EmulatedDriver:
     # --- what it offers ---
 
     def is_dead(self, since_s: float) -> bool:
-        """Whether its definition has it away so many seconds after it began."""
+        """Whether the definition has the driver away this many seconds after it began."""
         return any(start <= since_s + 1e-6 < end for start, end in self.definition.dead)
 
     def next_turn(self, since_s: float) -> float | None:
-        """Return when, in seconds after it began, it next comes or goes; None: never."""
+        """Return when the driver next comes or goes, in seconds after it began; None: never."""
         return min((at for span in self.definition.dead for at in span if at > since_s + 1e-6), default=None)
 
     def devices(self) -> list[tuple[str, str]]:
-        """Return `(pool, device)` of everything it has."""
+        """Return `(pool, device)` of all its devices."""
         return [(pool, device) for pool, devices in self._devices.items() for device in devices]
 
     def slices(self) -> dict[str, Document]:
-        """Return the spec of every slice by its name; they are of the present generation."""
+        """Return the spec of every slice by its name, with the present generation."""
         found: dict[str, Document] = {}
         number = 0
         for pool, devices in self._devices.items():
@@ -128,7 +134,7 @@ class EmulatedDriver:
         return {**device, "taints": taints} if taints else device
 
     def health(self) -> list[DeviceHealth]:
-        """Return how every device is."""
+        """Return the health of every device."""
         return [
             DeviceHealth(pool, device, UNHEALTHY if device in self._ill else HEALTHY) for pool, device in self.devices()
         ]
@@ -136,11 +142,11 @@ class EmulatedDriver:
     # --- what pods wait for before they are bound ---
 
     def waiting(self, claim: ResourceClaim) -> dict[Waiting, DeviceRequestAllocationResult]:
-        """Return the claim's devices here whose binding conditions are to be reported."""
+        """Return the claim's devices of this driver whose binding conditions are to be reported."""
         return waiting(claim, self.name, self._pools)
 
     def fail_binding(self, device: str) -> bool:
-        """Return whether the device's binding fails; then it is tainted, if the driver is to do that."""
+        """Return whether the device's binding fails; if so, taint the device when the definition asks for it."""
         if device not in self.definition.fail_binding:
             return False
         taints = self._taints.setdefault(device, [])
@@ -152,7 +158,7 @@ class EmulatedDriver:
     # --- what it is commanded ---
 
     def act(self, command: Command) -> None:
-        """Do that. Raises: ValueError naming the act or the device that there is not."""
+        """Perform the command. Raises: ValueError naming the unknown act or device."""
         act, words = command.act, command.words
         check_act(act, words)
         match act:
@@ -217,8 +223,11 @@ class EmulatedDriver:
     def prepare(
         self, asked: ClaimName, claim: ResourceClaim | str, *, fails: bool = False, trace_id: str = ""
     ) -> ClaimResult:
-        """Prepare a claim's devices. `claim`: as it is stored, or why it could not be read. `trace_id`: of the pod that
-        the call is for, "" for none."""
+        """Prepare a claim's devices.
+
+        `claim`: the stored claim, or why it could not be read. `trace_id`: of the pod that the call is for; empty
+        if there is none.
+        """
         if (held := self.held.get(asked.uid)) is not None:
             return ClaimResult(held.devices)
         if isinstance(claim, str):
@@ -264,7 +273,10 @@ class EmulatedDriver:
         return next((other for other, held in self.held.items() if other != uid and key in held.exclusive), "")
 
     def unprepare(self, asked: ClaimName, *, fails: bool = False) -> tuple[ClaimResult, PreparedClaim | None]:
-        """Take a claim's devices back; return what was held for it. One that was never prepared is as good."""
+        """Unprepare a claim; return the result and the claim's former state here.
+
+        A claim that was never prepared succeeds as well.
+        """
         if fails:
             return ClaimResult(error="the device does not answer"), None
         return ClaimResult(), self.held.pop(asked.uid, None)
@@ -272,11 +284,11 @@ class EmulatedDriver:
     # --- what outlives it ---
 
     def checkpoint(self) -> bytes:
-        """Return what it holds, as it is kept on its disk."""
+        """Return the prepared claims in the form that is written to its disk."""
         return msgspec.json.encode(self.held)
 
     def restore(self, data: bytes) -> None:
-        """Hold again what was kept. Raises: ValueError."""
+        """Restore the prepared claims from its disk. Raises: ValueError."""
         try:
             self.held = dict(msgspec.json.decode(data, type=dict[str, PreparedClaim]))
         except UNREADABLE as error:
@@ -284,7 +296,7 @@ class EmulatedDriver:
 
 
 def differs(published: Mapping[str, Document], wanted: Mapping[str, Document]) -> bool:
-    """Whether what is published is not what is wanted, whatever its generation and since when it is tainted."""
+    """Whether the published slices differ from the wanted ones, apart from generations and times of taints."""
     return {name: _plain(spec) for name, spec in published.items()} != {n: _plain(spec) for n, spec in wanted.items()}
 
 

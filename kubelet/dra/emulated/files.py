@@ -1,9 +1,10 @@
-"""Drivers that files describe: fields of a definition, ResourceSlices to publish, or both. Pure but for reading.
+"""Files that describe drivers: fields of a definition, ResourceSlices to publish, or both. Pure but for reading.
 
-A file is YAML or JSON. A document without `kind` has the fields of `DriverDefinition`. ResourceSlices, one by one or as
-the List that `kubectl get resourceslices -o yaml` prints, are what the driver publishes, slice by slice: their driver
-is its name, their pools are its pools, and the pool with the name of their node becomes that of the node it runs on.
-Every error names file, field and the values that disagree. Source: dra-core 1.1, 7.1.
+A file is YAML or JSON. A document without `kind` has the fields of `DriverDefinition`. ResourceSlices, one
+by one or as the List that `kubectl get resourceslices -o yaml` prints, are published by the driver, slice
+by slice: their driver is its name, their pools are its pools, and the pool with the name of their node
+becomes that of the node it runs on. Every error names file, field and the values that disagree. Source:
+dra-core 1.1, 7.1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +27,10 @@ _POOL: Final = ("name", "generation", "resourceSliceCount")
 
 
 def read_driver(path: Path, options: Mapping[str, Any] | None = None, text: str | None = None) -> DriverDefinition:
-    """Return the driver that a file describes; `options` are fields that win over the file's. `text`: the file's, where
-    it stands elsewhere. Raises: ValueError."""
+    """Return the driver that a file describes. Raises: ValueError.
+
+    `options`: fields that win over the file's. `text`: the file's content, if it does not have to be read.
+    """
     fields = {**(fields_of(path) if text is None else _fields(text)), **(options or {})}
     try:
         return read_definition(fields)
@@ -36,8 +39,11 @@ def read_driver(path: Path, options: Mapping[str, Any] | None = None, text: str 
 
 
 def read_drivers(text: str, folder: Path, inside: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, Any]]:
-    """Return the drivers of `cards.yaml:prepare=2+nic.example.com:1`, with those that are files in `folder` read, each
-    as the fields of a definition; `inside`: texts by name of files that are not in it. Raises: ValueError."""
+    """Return the drivers in a text such as `cards.yaml:prepare=2+nic.example.com:1`. Raises: ValueError.
+
+    Each driver is returned as the fields of a definition. Files are read from `folder`; `inside`: texts by name
+    of files that are not in it.
+    """
     found: list[dict[str, Any]] = []
     for each in text.split("+"):
         name, *options = each.split(":")
@@ -50,7 +56,7 @@ def read_drivers(text: str, folder: Path, inside: Mapping[str, str] = MappingPro
 
 
 def fields_of(path: Path) -> dict[str, Any]:
-    """Return what the file says, as the fields of a definition. Raises: ValueError."""
+    """Return the file's content as the fields of a definition. Raises: ValueError."""
     try:
         return _fields(path.read_text(encoding="utf-8-sig"))
     except OSError as error:

@@ -1,10 +1,10 @@
-"""The emulated DRA driver's life: serve, be registered by the kubelet, publish, prepare, report health.
+"""The process of the emulated DRA driver: serve, be registered by the kubelet, publish, prepare, report health.
 
 It has three sockets in its node's folder: one in `plugins_registry`, where the kubelet finds it, one in
-`plugins/<driver>`, where the kubelet calls it, and one beside that for commands. It has a service account with its name
-and a token bound to its node: the API server lets it write slices of that node only, read claims, and say of claims
-that are allocated there how its own devices are.
-Source: dra-core 1.1, 7, 7.1, 9; upstream `staging/src/k8s.io/dynamic-resource-allocation/kubeletplugin`.
+`plugins/<driver>`, where the kubelet calls it, and one beside that for commands. It has a service account
+with its name and a token bound to its node. The API server lets it write slices of that node only, read
+claims, and write the status of its own devices in claims that are allocated there. Source: dra-core 1.1, 7,
+7.1, 9; upstream `staging/src/k8s.io/dynamic-resource-allocation/kubeletplugin`.
 """
 
 import asyncio
@@ -54,20 +54,20 @@ COMMAND = "/keplab.v1.DRADriver/Command"
 STATE_FILE = "prepared.json"
 RETRY_MAX_S = 30.0
 HEALTH_PERIOD_S = 10.0
-"""How often it says again how its devices are: the kubelet believes it for 30 s."""
+"""Seconds between two health reports: the kubelet believes a report for 30 s."""
 _CLAIM = msgspec.json.Decoder(ResourceClaim)
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriverConfig(NodePartConfig):
-    """One DRA driver of one node."""
+    """The configuration of one DRA driver of one node."""
 
     definition: str = setting("", 'the driver as JSON, {"name": "gpu.example.com", "devices": 4}, or gpu.example.com:4')
     instance: str = setting("", "name of this instance, where a driver has several while it is updated")
 
     def driver(self) -> DriverDefinition:
-        """Return the driver. Raises: StartError naming the field."""
+        """Return the driver's definition. Raises: StartError naming the field."""
         self.check_node()
         text = self.definition or "{}"
         try:
@@ -77,12 +77,12 @@ class DriverConfig(NodePartConfig):
 
 
 def control_path(folder: str, driver: str) -> str:
-    """Return the path of the socket where a driver takes commands; `folder`: the node's."""
+    """Return the path of a driver's control socket; `folder`: the node's folder."""
     return f"{folder}/{PLUGINS}/{driver}/control.sock"
 
 
 class DriverServing:
-    """One driver of one node at work: the component of its process. `run` once."""
+    """The component that runs one driver of one node. `run` once."""
 
     def __init__(self, definition: DriverDefinition, seams: Seams, node: str, folder: str, instance: str = "") -> None:
         guards = seams.switches.of(DriverSwitches).guard == "driver"
@@ -104,7 +104,7 @@ class DriverServing:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the kubelet has registered it and its devices are offered, or it is to stay away."""
+        """Whether the driver is registered and its devices are published, or it is to stay away."""
         return self._is_away or (self._is_registered and self._published >= 0)
 
     @property
@@ -120,7 +120,7 @@ class DriverServing:
         return METRICS.of(self)
 
     async def run(self) -> None:
-        """Be the driver until cancelled."""
+        """Run the driver until cancelled."""
         data = self._seams.disk.read(STATE_FILE)
         if data is not None:
             try:
@@ -463,7 +463,10 @@ def build(config: DriverConfig, seams: Seams) -> DriverServing:
 async def command_driver(
     sockets: Sockets, sockets_dir: str, node: str, driver: str, act: str, words: Sequence[str]
 ) -> None:
-    """Return once the driver has done it. Raises: ValueError when it cannot, Away when it is not there."""
+    """Send a command to a driver; return once it was performed.
+
+    Raises: ValueError when it cannot perform it, Away when the driver is not there.
+    """
     check_act(act, words)
     path, request = control_path(f"{sockets_dir}/{node}", driver), Command(act, tuple(words))
     await command(

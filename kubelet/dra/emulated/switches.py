@@ -8,7 +8,7 @@ from services.api.switches import switch
 
 @dataclass(frozen=True)
 class DriverSwitches:
-    """Of one driver."""
+    """The switches of one driver."""
 
     guard: str = switch("dra.double_allocation_guard")
 

@@ -1,4 +1,5 @@
 """A shell with its programs (ls, tar, grep …) and files, for containers that only take time.
 
-Its two doors are `kubelet/runtime/commands`, for how a command ends, and `kubelet/agent/streams`, for `kubectl exec`.
+It is entered through `kubelet/runtime/commands`, for how a command ends, and `kubelet/agent/streams`, for
+`kubectl exec`.
 """

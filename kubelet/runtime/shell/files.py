@@ -1,31 +1,31 @@
 """The file system of an emulated container: directories, files and symbolic links in memory. Pure.
 
-Directories that several containers mount (an emptyDir) are one object below each root. What the pod's containers write
-is counted against one `Quota`; a projected volume is read-only.
+Directories that several containers mount (an emptyDir) are one object below each root. Bytes that the pod's
+containers write are counted against one `Quota`; a projected volume is read-only.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 POD_BYTES_MAX = 64 << 20
-"""How much the containers of one pod may write together."""
+"""Bytes that the containers of one pod may write together."""
 ENTRY_BYTES = 256
-"""What a file, directory or link counts besides its content."""
+"""Bytes that a file, directory or link counts besides its content."""
 LINKS_MAX = 40
 
 
 class FileError(Exception):
-    """What a program is refused, in the words of `strerror`."""
+    """Error: a file operation is refused, in the words of `strerror`."""
 
 
 @dataclass(slots=True)
 class Quota:
-    """How much may yet be written, in bytes."""
+    """The bytes that may still be written."""
 
     left: int = POD_BYTES_MAX
 
     def take(self, count: int) -> None:
-        """Count bytes. Raises: FileError when there are none left."""
+        """Count bytes. Raises: FileError when the quota is exhausted."""
         if count > self.left:
             raise FileError("No space left on device")
         self.left -= count
@@ -50,7 +50,7 @@ class Link:
 
 @dataclass(slots=True)
 class Directory:
-    """A directory; nothing below one that is read-only can be changed."""
+    """A directory; if it is read-only, nothing below it can be changed."""
 
     entries: dict[str, "Entry"] = field(default_factory=dict)
     mode: int = 0o755
@@ -77,7 +77,7 @@ def split(path: str) -> list[str]:
 
 
 def normal(path: str, directory: str = "/") -> str:
-    """Return the absolute path, seen from a directory, without `.` and `..`."""
+    """Return the absolute path, relative to a directory, without `.` and `..`."""
     found: list[str] = []
     for part in split(path if path.startswith("/") else f"{directory}/{path}"):
         if part != "..":
@@ -88,7 +88,10 @@ def normal(path: str, directory: str = "/") -> str:
 
 
 class FileSystem:
-    """What one container sees. Paths are absolute. Every method raises FileError in the words of `strerror`."""
+    """The file system of one container. Paths are absolute.
+
+    Every method raises FileError in the words of `strerror`.
+    """
 
     def __init__(self, quota: Quota | None = None) -> None:
         self.root = Directory()
@@ -97,7 +100,7 @@ class FileSystem:
         """Wall seconds: when what is written now is modified."""
 
     def mount(self, path: str, directory: Directory) -> None:
-        """Show a directory at that path, whatever was there."""
+        """Mount a directory at that path, whatever was there."""
         *parents, name = split(path) or [""]
         if not name:
             return
@@ -111,7 +114,7 @@ class FileSystem:
         at.entries[name] = directory
 
     def put(self, path: str, entry: Entry) -> None:
-        """Place what belongs to the image or a volume: it counts against no quota."""
+        """Place an entry of the image or a volume: it counts against no quota."""
         *parents, name = split(path)
         at = self.root
         for part in parents:
@@ -151,21 +154,21 @@ class FileSystem:
         return trail[:-1] or trail, "", trail[-1]
 
     def entry(self, path: str, *, follows: bool = True) -> Entry:
-        """Return what is there; `follows`: not a link but where it leads."""
+        """Return the entry at the path; `follows`: the target of a link instead of the link."""
         found = self._find(path, follows=follows)[2]
         if found is None:
             raise FileError("No such file or directory")
         return found
 
     def directory(self, path: str) -> Directory:
-        """Return the directory that is there."""
+        """Return the directory at the path."""
         found = self.entry(path)
         if not isinstance(found, Directory):
             raise FileError("Not a directory")
         return found
 
     def exists(self, path: str) -> bool:
-        """Whether something is there."""
+        """Whether the path exists."""
         try:
             self.entry(path)
         except FileError:
@@ -173,7 +176,7 @@ class FileSystem:
         return True
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory is there."""
+        """Whether the path is a directory."""
         try:
             return isinstance(self.entry(path), Directory)
         except FileError:
@@ -193,7 +196,7 @@ class FileSystem:
         return trail[-1], name, entry
 
     def open(self, path: str, *, appends: bool = False) -> File:
-        """Return a file to write to, made when it does not exist; emptied unless `appends`."""
+        """Return a file for writing, created when it does not exist; emptied unless `appends`."""
         parent, name, entry = self._place(path)
         if isinstance(entry, File):
             if not appends:
@@ -222,7 +225,7 @@ class FileSystem:
             file.mode = mode
 
     def make_directory(self, path: str, *, with_parents: bool = False) -> None:
-        """Make a directory; `with_parents`: and those above, and none where one is."""
+        """Make a directory; `with_parents`: also those above it, and accept an existing one."""
         if with_parents:
             at = ""
             for name in split(path):
@@ -245,7 +248,7 @@ class FileSystem:
         parent.entries[name] = Link(target, self.now_s)
 
     def remove(self, path: str, *, recursively: bool = False) -> None:
-        """Remove a file or link; `recursively`: or a directory with all below."""
+        """Remove a file or link; with `recursively` also a directory with its content."""
         parent, name, entry = self._place(path, follows=False)
         if entry is None:
             raise FileError("No such file or directory")
@@ -261,7 +264,7 @@ class FileSystem:
 
 
 def walk(directory: Directory, path: str = "") -> Iterator[tuple[str, Entry]]:
-    """Yield everything below a directory with its path from there, a directory before what it has."""
+    """Yield all entries below a directory with their relative paths, a directory before its content."""
     for name, entry in sorted(directory.entries.items()):
         below = f"{path}/{name}" if path else name
         yield below, entry

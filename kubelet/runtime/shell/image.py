@@ -1,4 +1,4 @@
-"""The files of an emulated container: those of an image, and what its volumes hold. Pure.
+"""The files of an emulated container: those of an image, and the content of its volumes. Pure.
 
 Source: upstream `pkg/volume/util/atomic_writer.go`.
 """
@@ -55,8 +55,10 @@ def fill(
     shared: dict[str, Directory],
     wall_s: float,
 ) -> None:
-    """Mount what the pod's volumes hold now. `shared`: the directories of its other volumes, which its containers
-    have in common."""
+    """Mount the present content of the pod's volumes.
+
+    `shared`: the directories of its other volumes, which its containers have in common.
+    """
     meta, status = pod.get("metadata") or {}, pod.get("status") or {}
     name = str((pod.get("spec") or {}).get("hostname") or meta.get("name", ""))
     hosts = f"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n{status.get('podIP', '')}\t{name}\n"

@@ -1,9 +1,8 @@
 """The shell of an emulated container: words, quotes, variables, pipes, redirections, conditions and loops. Pure.
 
-A program here is a generator of effects: it reads input, writes output and lets time pass by asking for that, and
-returns its exit code. Who runs it decides what time is: `commands.run` adds up, a kubelet waits.
-The language is that of POSIX without functions, here-documents, arithmetic,
-background jobs.
+A program here is a generator of effects: it yields effects to read input, write output and let time pass,
+and returns its exit code. Its runner decides what time is: `commands.run` adds up, a kubelet waits. The
+language is that of POSIX without functions, here-documents, arithmetic, background jobs.
 """
 
 import re
@@ -17,27 +16,27 @@ from kubelet.runtime.shell.files import File, FileError, FileSystem, normal
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 OUTPUT_BYTES_MAX = 1 << 20
-"""How much one command may hand to the next, or to a variable, at once."""
+"""Maximal bytes that one command may pass to the next, or to a variable, at once."""
 TURN_S = 0.001
-"""How long one turn of a loop takes at least."""
+"""Least seconds of one turn of a loop."""
 DEPTH_MAX = 50
 NOT_FOUND, USAGE, INTERRUPTED = 127, 2, 130
 EMULATED: Final = "keplab: containers are emulated and have no programs but a small table; {} is not in it"
 
 
 class Read(NamedTuple):
-    """Some input is wanted; the answer is what came, b"" at its end."""
+    """The effect that reads input; the answer is the bytes, b"" at the end."""
 
 
 class Write(NamedTuple):
-    """Output, of STDOUT or STDERR."""
+    """The effect that writes output to STDOUT or STDERR."""
 
     stream: int
     data: bytes
 
 
 class Sleep(NamedTuple):
-    """Time passes."""
+    """The effect that lets time pass."""
 
     seconds: float
 
@@ -46,11 +45,11 @@ Effect = Read | Write | Sleep
 Process = Generator[Effect, bytes | None, int]
 """A running program; it returns its exit code."""
 Program = Callable[["Context", Sequence[str]], Process]
-"""A program, given what surrounds it and its words, its name among them."""
+"""A program, called with its context and its words, its name among them."""
 
 
 class Exit(Exception):
-    """The shell is to end with this code."""
+    """Exception: the shell ends with this code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -58,11 +57,11 @@ class Exit(Exception):
 
 
 class ShellError(Exception):
-    """A line that is no shell command; the text says why."""
+    """Error: a line is not a shell command; the text says why."""
 
 
 class Stdin:
-    """What a process reads: a text that is there, else what is asked for by `Read`."""
+    """The input of a process: a given text, or else bytes obtained by `Read`."""
 
     def __init__(self, data: bytes | None = None) -> None:
         self._buffer, self._is_over = bytearray(data or b""), data is not None
@@ -76,7 +75,7 @@ class Stdin:
         return found
 
     def line(self) -> Generator[Effect, bytes | None, bytes]:
-        """Return the next line with its end, or what is left."""
+        """Return the next line with its end, or the rest of the input."""
         while (end := self._buffer.find(b"\n")) < 0:
             if not (yield from self._fill()) or len(self._buffer) > OUTPUT_BYTES_MAX:
                 return (yield from self.some())
@@ -85,7 +84,7 @@ class Stdin:
         return found
 
     def rest(self, limit: int) -> Generator[Effect, bytes | None, bytes]:
-        """Return everything to the end, at most so much."""
+        """Return all input to the end, at most `limit` bytes."""
         while len(self._buffer) <= limit and (yield from self._fill()):
             pass
         return (yield from self.some())[:limit]
@@ -100,12 +99,15 @@ class Stdin:
 
 
 Sink = int | File | bytearray
-"""Where output goes: a stream of the process, a file, or what another command reads."""
+"""The target of output: a stream of the process, a file, or the buffer that another command reads."""
 
 
 @dataclass
 class Context:
-    """What surrounds a process. `programs`: what can be run; `now_s`: the wall clock; `user`: uid and gid."""
+    """The context of a process.
+
+    `programs`: the programs it can run; `now_s`: the wall clock; `user`: uid and gid.
+    """
 
     environment: dict[str, str]
     files: FileSystem
@@ -121,10 +123,10 @@ class Context:
     depth: int = 0
     is_interactive: bool = False
     missed: list[str] = field(default_factory=list)
-    """The programs that were asked for and do not exist."""
+    """The programs that were called and do not exist."""
 
     def write(self, stream: int, data: bytes) -> Generator[Effect, bytes | None, None]:
-        """Write output to where it goes now. Raises: FileError when that is full."""
+        """Write output to its present target. Raises: FileError when the target is full."""
         match self.sinks[stream]:
             case int(number):
                 yield Write(number, data)
@@ -160,7 +162,7 @@ Word = tuple[Part, ...]
 
 
 class Redirect(NamedTuple):
-    """`number` `operator` `target`."""
+    """A redirection: `number` `operator` `target`."""
 
     number: int
     operator: str
@@ -168,7 +170,7 @@ class Redirect(NamedTuple):
 
 
 class Simple(NamedTuple):
-    """Assignments, words and redirections."""
+    """A simple command: assignments, words and redirections."""
 
     assignments: tuple[tuple[str, Word], ...]
     words: tuple[Word, ...]
@@ -176,13 +178,13 @@ class Simple(NamedTuple):
 
 
 class If(NamedTuple):
-    """Conditions, each with what is done; the last may be None: `else`."""
+    """An `if`: conditions, each with its commands; the last condition may be None: `else`."""
 
     branches: "tuple[tuple[Commands | None, Commands], ...]"
 
 
 class Loop(NamedTuple):
-    """`while`, or `until` when it `ends_on` success."""
+    """A loop: `while`, or `until` when it `ends_on` success."""
 
     condition: "Commands"
     body: "Commands"
@@ -190,7 +192,7 @@ class Loop(NamedTuple):
 
 
 class For(NamedTuple):
-    """`for name in words`; None: the arguments."""
+    """A loop `for name in words`; None: the arguments."""
 
     name: str
     words: tuple[Word, ...] | None
@@ -198,7 +200,7 @@ class For(NamedTuple):
 
 
 class Group(NamedTuple):
-    """`{ …; }`, or `( … )` in a shell of its own."""
+    """A group: `{ …; }`, or `( … )` in a shell of its own."""
 
     body: "Commands"
     is_own_shell: bool
@@ -206,7 +208,7 @@ class Group(NamedTuple):
 
 
 class Pipeline(NamedTuple):
-    """Commands that hand on what they write; `is_negated`: with `!`."""
+    """Commands connected by pipes; `is_negated`: with `!`."""
 
     commands: "tuple[Simple | If | Loop | For | Group, ...]"
     is_negated: bool = False
@@ -939,7 +941,7 @@ BUILTINS: Final[Mapping[str, Program]] = {
 
 
 def shell(context: Context, words: Sequence[str]) -> Process:
-    """Be `sh`: run the line after `-c`, a file, or the lines of the input, with a prompt where a terminal is."""
+    """Run `sh`: the line after `-c`, a file, or the lines of the input, with a prompt if it is a terminal."""
     options = list(words[1:])
     while options and options[0].startswith("-") and "c" not in options[0]:
         options.pop(0)

@@ -1,7 +1,7 @@
-"""The programs of an emulated container, and what comes of running them: the one table of what a command does. Pure.
+"""The programs of an emulated container and their execution: the one table of what a command does. Pure.
 
-`run` is for those who only want to know how a command ends; a kubelet that serves `kubectl exec` drives the same
-programs step by step (`shell`). What is not in the table ends with 127, and says that containers are emulated.
+`run` only computes how a command ends; a kubelet that serves `kubectl exec` drives the same programs step
+by step (`shell`). A program that is not in the table ends with 127, and says that containers are emulated.
 """
 
 import io
@@ -30,7 +30,7 @@ from kubelet.runtime.shell.interpreter import (
 from services.api.times import format_as, seconds_in
 
 STEPS_MAX = 5_000
-"""After so many effects a command that is only run to know its end counts as one that does not end."""
+"""Number of effects after which a command that is only run to know its end counts as endless."""
 ARCHIVE_BYTES_MAX = 64 << 20
 CHUNK_BYTES = 32 << 10
 
@@ -45,7 +45,7 @@ def run(
     hostname: str = "",
     until_s: float = math.inf,
 ) -> Outcome:
-    """Return what comes of a command that begins at `wall_s`, as far as it goes in `until_s` seconds."""
+    """Return the outcome of a command that begins at `wall_s`, as far as it gets in `until_s` seconds."""
     took_s = 0.0
     context = Context(
         dict(environment or {"PATH": PATH, "HOME": "/root"}),
@@ -808,4 +808,4 @@ PROGRAMS: Final[Mapping[str, Program]] = {
     "which": _which,
     "whoami": _whoami,
 }
-"""Every program there is, by its name."""
+"""All programs, by name."""

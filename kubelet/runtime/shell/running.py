@@ -1,4 +1,4 @@
-"""Processes of emulated containers in real time: what drives the generators of the interpreter."""
+"""Processes of emulated containers in real time: the driver of the interpreter's generators."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,15 +10,15 @@ from kubelet.runtime.shell.interpreter import Process, Read, Sleep, Write
 Show = Callable[[int, bytes], Awaitable[None]]
 """Takes output: the stream, 1 or 2, and the bytes."""
 BREATH = 64
-"""After so many effects in a row the process lets others run."""
+"""Number of effects in a row after which the process lets others run."""
 INTERRUPTED = 130
 
 
 class Keyboard(Protocol):
-    """What a process reads, and what interrupts it."""
+    """The input of a process, and its interrupts."""
 
     def take_interrupt(self) -> bool:
-        """Return whether SIGINT was sent; the next time it was not."""
+        """Return whether SIGINT was sent, and reset that."""
         ...
 
     async def read(self) -> bytes:
@@ -26,12 +26,12 @@ class Keyboard(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> bytes:
-        """Let time pass. Raises: Interrupted."""
+        """Let time pass, return b"". Raises: Interrupted."""
         ...
 
 
 async def drive(process: Process, keyboard: Keyboard, show: Show) -> int:
-    """Run a process to its end and return its exit code. Raises: ConnectionError when its output is not taken."""
+    """Run a process to its end and return its exit code. Raises: ConnectionError when its output cannot be sent."""
     answer: bytes | None = None
     is_interrupted, count = False, 0
     try:

@@ -1,4 +1,4 @@
-"""What a document of KWOK's kind Exec says that a process of an emulated container has around it."""
+"""The context that KWOK's Exec documents give to processes of emulated containers."""
 
 import contextlib
 
@@ -8,7 +8,7 @@ from services.kwok.kinds.execs import Local
 
 
 def surround(context: Context, local: Local | None) -> None:
-    """Give a process of an emulated container the variables, the directory and the user that a document says."""
+    """Set the variables, the directory and the user of a process, as a document says."""
     if local is None:
         return
     context.environment.update({each.name: each.value for each in local.envs})

@@ -1,7 +1,7 @@
-"""A file's test cases and workloads, read strictly, and a workload's operations with its parameters.
+"""The test cases and workloads of a file, read strictly, and a workload's operations with its parameters.
 
-Keys are matched without case, as Go's encoding/json does; unknown and doubled ones are errors with their place.
-Source: kubernetes/kubernetes `test/integration/scheduler_perf/scheduler_perf.go`.
+Keys are matched without case, as Go's encoding/json does; unknown and duplicate keys are errors with
+their place. Source: kubernetes/kubernetes `test/integration/scheduler_perf/scheduler_perf.go`.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 
 class LabelValues(msgspec.Struct, frozen=True, rename="camel"):
-    """A label by whose values a metric is collected; () are all that occur."""
+    """A label, and the values for which a metric is collected; () for all values that occur."""
 
     label: str = ""
     values: tuple[str, ...] = ()
 
 
 class MetricsCollectorConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """Which histograms are collected, each by the values of labels, or as one."""
+    """The histograms to collect, each split by label values or as one."""
 
     metrics: dict[str, list[LabelValues] | None] = msgspec.field(default_factory=dict)
 
 
 class MetricSelector(msgspec.Struct, frozen=True, rename="camel"):
-    """What a threshold is compared with."""
+    """The metric that a threshold is compared with."""
 
     name: str = "SchedulingThroughput"
     labels: dict[str, str] = msgspec.field(default_factory=dict)
@@ -70,7 +70,7 @@ class _Case(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True)
 class Step:
-    """An operation, and where it stands: its number in the template, and its line and column."""
+    """An operation with its number in the template, and its line and column."""
 
     number: int
     op: Op
@@ -79,8 +79,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload of a case. `gates`: the case's and its own, which win. `place`: where it begins in the file;
-    `gate_places`, `parameter_places`: where each gate and parameter is named."""
+    """One workload of a case. `gates`: the feature gates of the case, overridden by its own. `place`: where it
+    begins in the file; `gate_places`, `parameter_places`: where each gate and parameter is named.
+    """
 
     file: CaseFile
     case: str
@@ -104,14 +105,15 @@ class Workload:
         return f"{self.case}/{self.name}"
 
     def threshold(self, topic: str) -> float:
-        """Return the threshold of a topic, 0 for none."""
+        """Return the threshold of a topic; 0 if it has none."""
         found = self.thresholds
         return float(found if isinstance(found, int | float) else found.get(topic, 0.0))
 
     def steps(self) -> list[Step]:
-        """Return the operations with this workload's parameters, sets of pods unrolled, numbered anew.
+        """Return the operations with this workload's parameters, sets of pods unrolled, renumbered.
 
-        Raises: FileError: for a parameter that is undefined, of another type or unused, or an operation that is wrong.
+        Raises: FileError: for a parameter that is undefined, of another type or unused, or an operation that is
+        wrong.
         """
         used: set[str] = set()
 
@@ -156,7 +158,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class CaseFile:
-    """A file of test cases. `shown`: as the user named it."""
+    """A file of test cases. `shown`: its path as the user gave it."""
 
     path: Path
     shown: str
@@ -164,7 +166,7 @@ class CaseFile:
 
     @property
     def topic(self) -> str:
-        """What upstream calls these cases in the results' file name: the folder."""
+        """Name of these cases in upstream's results file: the folder."""
         return self.path.parent.name or DEFAULT_TOPIC
 
     def relative(self, path: str) -> Path:
@@ -312,7 +314,7 @@ def _converted(path: str, node: Located, kind: type[Any], about: str = "") -> An
 
 
 def steps_folded(steps: Sequence[str]) -> list[str]:
-    """Return a path's names without case."""
+    """Return the names of a path in lower case."""
     return [step.casefold() for step in steps]
 
 

@@ -1,4 +1,4 @@
-"""Claims allocated without a pod, each on a node that is drawn, as upstream's allocResourceClaims does. Pure.
+"""Allocation of claims without a pod, each on a random node, as upstream's allocResourceClaims does. Pure.
 
 Source: kubernetes/kubernetes `test/integration/scheduler_perf/dra.go`.
 """
@@ -23,7 +23,7 @@ from services.dra.solution import Solution, share_ids
 
 
 class NoDevices(Exception):
-    """A claim that no node has devices for."""
+    """A claim for which no node has devices."""
 
 
 def allocations(
@@ -34,7 +34,9 @@ def allocations(
     namespace: str,
     random: Random,
 ) -> Iterator[tuple[Key, dict[str, Any]]]:
-    """Yield the status of each claim of the namespace, "" for all, that has no devices yet. Raises: NoDevices."""
+    """Yield the status of each claim in the namespace that has no devices yet; an empty namespace means all.
+    Raises: NoDevices.
+    """
     known = {each.metadata.name: each for each in (msgspec.convert(document, DeviceClass) for document in classes)}
     offers = Slices(msgspec.convert(document, ResourceSlice) for document in slices)
     views = [msgspec.convert(document, ResourceClaim) for document in claims]

@@ -1,6 +1,7 @@
-"""What operations are performed on: a mesh of processes, or the scheduler's core alone.
+"""Interface of the cluster on which operations are performed: a mesh of processes, or the scheduler's core
+alone.
 
-Both perform the same operations; the waiting is the cluster's, so that the core can skip time in which nothing happens.
+Both perform the same operations. Waiting is part of the interface, so that the core can skip idle time.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from services.api.seams import Random
 MB_OF_MIB: Final = 2**20 / 1e6
 PRIORITY_CLASS = "perf-{}"
 FOREGROUND_LIMIT_S = 600.0
-"""How long pods are waited for (upstream's 10 minutes)."""
+"""Longest wait for pods in seconds (upstream's 10 minutes)."""
 
 
 class Unsupported(Exception):
-    """A form cannot perform the operation; the message says why."""
+    """An operation that this form cannot perform; the message says why."""
 
 
 class Failed(Exception):
-    """An operation did not get there."""
+    """An operation that failed."""
 
 
 def first_of(group: ExceptionGroup[Exception]) -> Exception:
-    """Return the first exception of a group that is no group itself."""
+    """Return the first exception of a group, nested groups unpacked."""
     error = group.exceptions[0]
     return first_of(error) if isinstance(error, ExceptionGroup) else error
 
 
 class Kind(Protocol):
-    """A kind of objects as this cluster knows it."""
+    """A kind of objects with its resource, as this cluster serves it."""
 
     @property
     def name(self) -> str:
@@ -42,11 +43,11 @@ class Kind(Protocol):
 
     @property
     def namespaced(self) -> bool:
-        """Whether its objects lie in namespaces."""
+        """Whether its objects are namespaced."""
 
 
 class Cluster(Protocol):
-    """See the module."""
+    """The cluster on which operations are performed; see the module."""
 
     form: str
     pods: Pods
@@ -76,23 +77,23 @@ class Cluster(Protocol):
         """Return the objects of a kind."""
 
     async def wait(self, is_done: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until that is so; return whether it came to be within the limit."""
+        """Wait until `is_done` returns true; return whether it did within the limit."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for that many seconds of the cluster's time."""
 
     def every(self, interval_s: float, do: Callable[[], Awaitable[bool]]) -> None:
-        """From now on do something in every interval, until it returns False or the workload ends."""
+        """Call `do` in every interval from now on, until it returns False or the workload ends."""
 
     async def metrics(self) -> str:
-        """Return the scheduler's metrics as Prometheus reads them."""
+        """Return the scheduler's metrics in Prometheus' text format."""
 
     def memory_mb(self) -> float:
-        """Return the scheduler's resident memory."""
+        """Return the scheduler's resident memory in MB."""
 
 
 def kind_of(document: Mapping[str, Any]) -> Resource | None:
-    """Return the built-in kind of a document, whatever the version; None when it is not one."""
+    """Return the built-in resource of a document's kind, in any version; None for any other kind."""
     version, kind = str(document.get("apiVersion") or ""), str(document.get("kind") or "")
     found = resource_of_kind(version, kind)
     if found is not None:

@@ -1,6 +1,7 @@
-"""What is measured between two moments of a workload.
+"""Collectors of metrics between two moments of a workload.
 
-Source: kubernetes/kubernetes `test/integration/scheduler_perf/util.go`, the collectors, and `executor.go`.
+Source: kubernetes/kubernetes `test/integration/scheduler_perf/util.go`, the collectors, and
+`executor.go`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ THROUGHPUT: Final = "SchedulingThroughput"
 
 
 class Throughput:
-    """Pods scheduled a second, in samples of a second.
+    """Pods scheduled per second, in samples of one second.
 
-    The sample in which the first pod is seen is left out; an interval in which no pod got a node is merged into the
-    next, whose value then counts once for each.
+    The sample in which the first pod appears is left out. An interval in which no pod got a node is merged
+    into the next; the value of that one then counts once for each.
     """
 
     def __init__(self, namespaces: Iterable[str], labels: Mapping[str, str]) -> None:
@@ -36,14 +37,14 @@ class Throughput:
         self._has_begun = False
 
     def seen(self, key: Key, labels: Mapping[str, str], now: float) -> None:
-        """Count a pod that got a node, if it is one of those meant."""
+        """Count a pod that got a node, if it matches namespaces and labels."""
         if key.namespace in self._namespaces and self._labels.items() <= labels.items():
             self.scheduled += 1
             self.first_s = self.first_s or now
             self.last_s = now
 
     def sample(self, now: float) -> None:
-        """Take a sample; to be called every second."""
+        """Take a sample; must be called every second."""
         if not self.scheduled:
             return
         if not self._has_begun:
@@ -58,14 +59,14 @@ class Throughput:
         self._last_count, self._last_at, self._skipped = self.scheduled, now, 0
 
     def item(self, labels: Mapping[str, str]) -> DataItem | None:
-        """Return the item; None when all was over before a sample was taken."""
+        """Return the data item; None when everything ended before a sample was taken."""
         if not self.samples:
             return None
         return DataItem(summary(self.samples), "pods/s", {**labels, "Metric": THROUGHPUT})
 
 
 class Memory:
-    """The scheduler's resident memory in samples of half a second: Python knows no heap in use."""
+    """Resident memory of the scheduler in samples of half a second. Python reports no heap in use."""
 
     def __init__(self) -> None:
         self._samples: list[tuple[float, float]] = []
@@ -75,7 +76,7 @@ class Memory:
         self._samples.append((now, megabytes))
 
     def items(self, labels: Mapping[str, str]) -> list[DataItem]:
-        """Return usage and growth."""
+        """Return the data items for usage and growth."""
         values = [value for _, value in self._samples]
         (began, first), (ended, last) = self._samples[0], self._samples[-1]
         rate = (last - first) / ((ended - began) / 60) if ended > began else 0.0
@@ -87,7 +88,7 @@ class Memory:
 
 
 class Collection:
-    """All collectors at work, from `begun` to `end`."""
+    """All running collectors, from `begun` to `end`."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Collection:
         self._is_over = False
 
     async def begin(self) -> None:
-        """Start to measure."""
+        """Start to collect."""
         cluster = self._cluster
         self._before = await cluster.metrics()
         self._memory.sample(cluster.now(), cluster.memory_mb())
@@ -117,7 +118,7 @@ class Collection:
         cluster.every(MEMORY_SAMPLE_S, self._sample_memory)
 
     async def end(self) -> list[DataItem]:
-        """Stop, and return the items."""
+        """Stop, and return the data items."""
         cluster, labels = self._cluster, {"Name": self.name}
         took_s = cluster.now() - self.began_s
         self._is_over = True

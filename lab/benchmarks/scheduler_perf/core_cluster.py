@@ -1,7 +1,8 @@
-"""Operations on the scheduler's core alone: objects are shown as a watch would show them, time without work is skipped.
+"""Operations on the scheduler's core alone: objects are delivered as a watch would, and idle time is
+skipped.
 
-What other components would do is missing: claims are not made from templates, pod groups are not scheduled as one, and
-devices wait for no conditions.
+The work of other components is missing: claims are not created from templates, pod groups are not
+scheduled as one, and devices do not wait for conditions.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ FIXED: Final = ("namespace", "uid", "creationTimestamp")  # what no update chang
 
 
 class CoreCluster:
-    """See the module."""
+    """The scheduler's core alone as a cluster; see the module."""
 
     form = "algorithm"
 
     def __init__(self, switches: Switches, config: str = "") -> None:
-        """`config`: a KubeSchedulerConfiguration file, "" for none. Raises: Failed."""
+        """Create the core. `config`: path of a KubeSchedulerConfiguration file; empty for none. Raises: Failed."""
         self.pods = Pods()
         try:
             self._algorithm = Algorithm(switches, config=config, observer=self)
@@ -58,13 +59,13 @@ class CoreCluster:
 
     @property
     def in_flight_events(self) -> int:
-        """Events kept for pods in flight."""
+        """Number of events kept for pods in flight."""
         return self._algorithm.core.queue.in_flight_event_count
 
     # --- what becomes of pods ---
 
     def attempted(self, pod: Pod, diagnosis: Diagnosis | None) -> None:
-        """See a pod that was tried."""
+        """Note a scheduling attempt of a pod."""
         key = pod.metadata.key
         if diagnosis is not None:
             self.pods.refused(key, lambda: diagnosis.message)
@@ -73,7 +74,7 @@ class CoreCluster:
             self.pods.put(key, PodState(pod.metadata.labels, pod.spec.node_name, True))
 
     def gone(self, pod: Pod) -> None:
-        """See a pod that is gone."""
+        """Note that a pod is gone."""
         key = pod.metadata.key
         self._views.pop(key, None)
         self._documents.get("pods", {}).pop(key, None)
@@ -82,11 +83,11 @@ class CoreCluster:
     # --- objects ---
 
     def now(self) -> float:
-        """Return the core's time."""
+        """Return the core's time in seconds."""
         return self._algorithm.now()
 
     async def create(self, document: Document, namespace: str, *, is_strict: bool = False) -> str:
-        """Show a new object and return its name. Raises: Failed, Unsupported."""
+        """Deliver a new object to the core and return its name. Raises: Failed, Unsupported."""
         del is_strict  # there is no API server that would check the fields
         kind = kind_of(document)
         if kind is None:
@@ -148,11 +149,11 @@ class CoreCluster:
     async def create_all(
         self, count: int, document: Callable[[int], Document], namespace: Callable[[int], str]
     ) -> list[str]:
-        """Show many new objects; return their names."""
+        """Deliver many new objects to the core; return their names."""
         return [await self.create(document(index), namespace(index)) for index in range(count)]
 
     async def update(self, document: Document, namespace: str, subresource: str) -> None:
-        """Show an object's newer form. Raises: Failed, Unsupported."""
+        """Deliver a changed object to the core. Raises: Failed, Unsupported."""
         kind = kind_of(typed(document))
         if kind is None:
             raise Failed(f"keplab has no kind {document.get('kind')} in {document.get('apiVersion')}")
@@ -194,7 +195,7 @@ class CoreCluster:
             algorithm.add_other(kind.partition(".")[0], new)
 
     async def patch_status(self, kind: str, key: Key, status: Document) -> None:
-        """Show an object with a newer status. Raises: Unsupported for conditions of devices."""
+        """Deliver an object with a changed status. Raises: Unsupported for conditions of devices."""
         if "devices" in status:
             raise Unsupported(f"nothing waits for conditions of devices in form algorithm; {MESH}")
         old = self._documents[kind][key]
@@ -202,7 +203,7 @@ class CoreCluster:
         await self._update(kind, key, new)
 
     async def delete(self, kind: str, key: Key, grace_s: int | None = None) -> bool:
-        """Show that an object is gone, or, for a pod with finalizers, that it is being deleted."""
+        """Deliver the deletion of an object, or the deletion timestamp of a pod with finalizers."""
         del grace_s  # there are no kubelets that would stop anything
         document = self._documents.get(kind, {}).get(key)
         if document is None:
@@ -232,7 +233,9 @@ class CoreCluster:
     # --- time ---
 
     async def wait(self, is_done: Callable[[], bool], limit_s: float) -> bool:
-        """Schedule until that is so, or the core's time is over, or nothing can change it; return whether it is so."""
+        """Schedule until `is_done` returns true, `limit_s` of the core's time have passed, or nothing can change it.
+        Return whether it is true.
+        """
         ends = self.now() + limit_s
         self._algorithm.at(ends, lambda: None)
         try:
@@ -244,11 +247,11 @@ class CoreCluster:
         return is_done()
 
     async def sleep(self, seconds: float) -> None:
-        """Schedule until so much of the core's time went by."""
+        """Schedule until `seconds` of the core's time have passed."""
         await self.wait(lambda: False, seconds)
 
     def every(self, interval_s: float, do: Callable[[], Awaitable[bool]]) -> None:
-        """From now on do something in every interval of the core's time, until it returns False."""
+        """Call `do` in every interval of the core's time from now on, until it returns False."""
 
         def turn() -> float | None:
             doing = do().__await__()
@@ -263,13 +266,13 @@ class CoreCluster:
     # --- figures ---
 
     async def metrics(self) -> str:
-        """Return the core's metrics as Prometheus reads them."""
+        """Return the core's metrics in Prometheus' text format."""
         core = self._algorithm.core
         samples = core.metrics.samples(core.queue, core.cache, core.exclusions)
         return exposition(samples, has_process=False)[1].decode()
 
     def memory_mb(self) -> float:
-        """Return the resident memory of this process, which has the core."""
+        """Return the resident memory of this process, which runs the core, in MB."""
         return rss_mib(os.getpid()) * MB_OF_MIB
 
 

@@ -1,4 +1,5 @@
-"""What a workload yields, in the form that upstream's perf-dash reads: data items, thresholds, the file. Pure.
+"""Results of a workload in the format that upstream's perf-dash reads: data items, thresholds, the file.
+Pure.
 
 Source: kubernetes/kubernetes `test/integration/scheduler_perf/util.go`, `applyThreshold`.
 """
@@ -28,7 +29,9 @@ class DataItem(msgspec.Struct):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A figure beside its threshold. `is_met`: strictly above it, or with `expect_lower` strictly below."""
+    """A figure and its threshold. `is_met`: whether it is strictly above the threshold, or strictly below with
+    `expect_lower`.
+    """
 
     name: str
     metric: str
@@ -40,7 +43,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def ratio(self) -> float:
-        """The figure in thresholds: above 1 is better, or worse with `expect_lower`."""
+        """The figure divided by its threshold: above 1 is better, or worse with `expect_lower`."""
         return self.value / self.threshold
 
 
@@ -53,7 +56,7 @@ def summary(values: Sequence[float]) -> dict[str, float]:
 
 
 def compare(items: Iterable[DataItem], threshold: float, selector: MetricSelector) -> list[Comparison]:
-    """Add the threshold to the items that it is of, and return how they compare; nothing for a threshold of 0."""
+    """Add the threshold to the items it applies to, and return the comparisons; none for a threshold of 0."""
     found: list[Comparison] = []
     if threshold == 0:
         return found
@@ -70,12 +73,12 @@ def compare(items: Iterable[DataItem], threshold: float, selector: MetricSelecto
 
 
 def has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Whether all of these labels are there with these values."""
+    """Return whether `labels` contains all wanted labels with their values."""
     return all(labels.get(name) == value for name, value in wanted.items())
 
 
 def document(items: Iterable[DataItem]) -> dict[str, Any]:
-    """Return the document of all items, each with every label that any has."""
+    """Return the document of all items; each gets every label that any item has."""
     listed = list(items)
     names = sorted({name for item in listed for name in item.labels})
     return {
@@ -92,5 +95,5 @@ def document(items: Iterable[DataItem]) -> dict[str, Any]:
 
 
 def file_name(topic: str, written_at: str) -> str:
-    """Return what upstream calls the file; `written_at`: as 2006-01-02T15:04:05Z."""
+    """Return upstream's name for the results file; `written_at`: as 2006-01-02T15:04:05Z."""
     return f"BenchmarkPerfScheduling_benchmark_{topic}_{written_at}.json"

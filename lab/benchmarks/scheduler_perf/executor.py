@@ -1,4 +1,4 @@
-"""A workload's operations, performed one after the other.
+"""Executor of a workload's operations, one after the other.
 
 Source: kubernetes/kubernetes `test/integration/scheduler_perf/executor.go`.
 """
@@ -39,8 +39,9 @@ Progress = Callable[[str, int, int], None]
 
 
 class Measured(msgspec.Struct):
-    """What was found of one collection. `seconds`: from its beginning to the last pod that got a node, over which
-    `pods_per_s` is."""
+    """Figures of one collection. `seconds`: from its beginning to the last pod that got a node; `pods_per_s` is
+    over that time.
+    """
 
     name: str
     pods: int
@@ -50,7 +51,7 @@ class Measured(msgspec.Struct):
 
 
 class Executor:
-    """Performs one workload on one cluster. `items`, `comparisons` and `measured` grow as collections end."""
+    """Executor of one workload on one cluster. `items`, `comparisons` and `measured` grow as collections end."""
 
     def __init__(self, cluster: Cluster, workload: Workload, topic: str, progress: Progress) -> None:
         self._cluster, self._workload, self._topic, self._progress = cluster, workload, topic, progress
@@ -66,7 +67,7 @@ class Executor:
         """How many volumes the pods of each namespace brought."""
 
     async def run(self, steps: list[Step]) -> None:
-        """Perform them. Raises: Failed naming the operation, Unsupported."""
+        """Perform the steps. Raises: Failed naming the operation, Unsupported."""
         for step in steps:
             try:
                 await self._perform(step.number, step.op)

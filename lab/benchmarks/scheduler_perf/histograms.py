@@ -1,6 +1,7 @@
-"""Histograms of a scheduler between two scrapes, by the values of labels, as data items. Pure.
+"""Histograms of a scheduler between two scrapes, split by label values, as data items. Pure.
 
-Source: kubernetes/kubernetes `staging/src/k8s.io/component-base/metrics/testutil/metrics.go`, `bucketQuantile`.
+Source: kubernetes/kubernetes `staging/src/k8s.io/component-base/metrics/testutil/metrics.go`,
+`bucketQuantile`.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ DEFAULT: Final = MetricsCollectorConfig(
         "scheduler_event_handling_duration_seconds": [LabelValues("event")],
     }
 )
-"""What is collected unless a case says otherwise."""
+"""Histograms to collect unless a test case names others."""
 IN_FLIGHT: Final = "scheduler_inflight_events"
 Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass
 class Distribution:
-    """Counts of values by upper bound in seconds, each with those below it, and their sum."""
+    """Cumulative counts by upper bound in seconds, and the sum of the values."""
 
     below: dict[float, float] = field(default_factory=dict)
     total: float = 0.0
 
     @property
     def count(self) -> float:
-        """How many values there are."""
+        """Number of values."""
         return self.below.get(math.inf, 0.0)
 
     def add(self, other: Distribution, by: int = 1) -> None:
-        """Add the counts of another, or with -1 take them off."""
+        """Add the counts of another distribution; `by=-1` subtracts them."""
         for bound, count in other.below.items():
             self.below[bound] = self.below.get(bound, 0.0) + by * count
         self.total += by * other.total
 
     def quantile(self, q: float) -> float:
-        """Return a quantile, taken as evenly distributed within its bucket."""
+        """Return a quantile, interpolated linearly within its bucket."""
         buckets = sorted(self.below.items())
         rank = q * self.count
         place = next(i for i, (_, count) in enumerate(buckets) if count >= rank)
@@ -67,7 +68,7 @@ Families = dict[str, dict[Labels, Distribution]]
 
 
 def families(text: str) -> Families:
-    """Return the histograms of a scrape, by name and labels."""
+    """Parse the histograms of a scrape, by name and labels."""
     found: Families = {}
     for family in text_string_to_metric_families(text):
         if family.type != "histogram":
@@ -90,7 +91,7 @@ def gauge(text: str, name: str) -> float:
 
 
 def items(before: Families, after: Families, config: MetricsCollectorConfig, name: str) -> Iterator[DataItem]:
-    """Yield an item for each histogram that grew, by the values of labels that are asked for; milliseconds."""
+    """Yield a data item in milliseconds for each histogram that grew, split by the configured label values."""
     for metric, asked in config.metrics.items():
         grown: dict[Labels, Distribution] = {}
         for labels, now in after.get(metric, {}).items():

@@ -1,6 +1,6 @@
-"""YAML whose values know where they stand, read as strictly as upstream reads its files. Pure.
+"""YAML whose values carry their line and column, read as strictly as upstream reads its files. Pure.
 
-Keys that stand twice, more than 100 aliases, nesting deeper than 64 and documents above 4 MiB are refused.
+Duplicate keys, more than 100 aliases, nesting deeper than 64 and documents above 4 MiB are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BYTES_MAX: Final = 4 * 2**20
 
 
 class FileError(ValueError):
-    """What is wrong in a file: `PATH:LINE:COLUMN: text`, as far as the place is known."""
+    """An error in a file: `PATH:LINE:COLUMN: text`, as far as the place is known."""
 
     def __init__(self, path: str, text: str, line: int = 0, column: int = 0) -> None:
         place = f":{line}:{column}" if line else ""
@@ -30,7 +30,7 @@ class FileError(ValueError):
 class Located:
     """A mapping of names to `Located`, a list of them, or a scalar; line and column count from 1.
 
-    `keys`: of a mapping, where each key stands.
+    `keys`: place of each key, for a mapping.
     """
 
     value: Any
@@ -40,7 +40,7 @@ class Located:
 
     @property
     def plain(self) -> Any:
-        """The value without places."""
+        """The value as plain Python objects, without places."""
         if isinstance(self.value, dict):
             return {name: each.plain for name, each in self.value.items()}
         if isinstance(self.value, list):
@@ -48,7 +48,7 @@ class Located:
         return self.value
 
     def at(self, path: tuple[str, ...]) -> tuple[int, int]:
-        """Return where the value of that path stands, or what is nearest above it."""
+        """Return the line and column of the value at that path, or of its nearest existing ancestor."""
         here: Located = self
         place = (here.line, here.column)
         for step in path:
@@ -63,7 +63,7 @@ class Located:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader without dates: JSON has none."""
+    """The safe loader without dates, which JSON does not have."""
 
 
 _OTHERWISE: Final = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "int", "float"))
@@ -82,7 +82,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"
 
 
 def load(path: str, text: str) -> Located:
-    """Return the one document of a text. Raises: FileError."""
+    """Parse a text that holds one document. Raises: FileError."""
     if len(text.encode()) > BYTES_MAX:
         raise FileError(path, f"{len(text.encode()):,} bytes: at most {BYTES_MAX:,}")
     try:

@@ -1,4 +1,4 @@
-"""Operations on a mesh of processes: API server and scheduler, over gRPC. Nodes have no kubelets, as upstream's."""
+"""Operations on a mesh of processes: API server and scheduler, over gRPC. Nodes have no kubelets, as in upstream."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ RETRY_EVERY_S: Final = 1.0
 METRICS_TIMEOUT_S: Final = 10.0
 DEFINITIONS: Final = "CustomResourceDefinition"
 DEFINITE: Final = frozenset((400, 403, 409, 422))
-"""Codes of refusals that do not go away by waiting (upstream retries for 20 s)."""
+"""Status codes of refusals that a retry does not resolve (upstream retries for 20 s)."""
 T = TypeVar("T")
 
 
 class MeshCluster:
-    """`begin` once, `end` once; what was begun by `every` runs in `group`."""
+    """A mesh of processes as a cluster. Call `begin` and `end` once each; tasks started by `every` run in `group`."""
 
     form = "mesh"
 
@@ -55,12 +55,12 @@ class MeshCluster:
         self._start(follow_pods(self._mesh.api, self._note, self._changed.set))
 
     def stop_background(self) -> None:
-        """End what was begun by `every`; the pods are watched on."""
+        """Stop the tasks started by `every`; pods are still watched."""
         for task in self._tasks[1:]:
             task.cancel()
 
     def end(self) -> None:
-        """End everything that goes on."""
+        """Stop all tasks."""
         for task in self._tasks:
             task.cancel()
 
@@ -85,7 +85,7 @@ class MeshCluster:
         return time.monotonic()
 
     async def create(self, document: Document, namespace: str, *, is_strict: bool = False) -> str:
-        """Create an object and return its name. Raises: Failed, after 20 s for what may go away by waiting."""
+        """Create an object and return its name. Raises: Failed, after 20 s of retries for a temporary refusal."""
         document = await self._with_priority_class(typed(document))
         return await self._create(document, namespace, is_strict=is_strict)
 
@@ -114,7 +114,7 @@ class MeshCluster:
     async def create_all(
         self, count: int, document: Callable[[int], Document], namespace: Callable[[int], str]
     ) -> list[str]:
-        """Create many objects at once, the first strictly and by itself; return their names."""
+        """Create many objects at once, after the first one, which is checked strictly; return their names."""
         names = [""] * count
         if not count:
             return names
@@ -200,7 +200,7 @@ class MeshCluster:
         return (await self._client.list(kind, namespace=namespace))[0]
 
     async def wait(self, is_done: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until that is so; return whether it came to be within the limit."""
+        """Wait until `is_done` returns true; return whether it did within the limit."""
         try:
             async with asyncio.timeout(limit_s):
                 while not is_done():
@@ -211,11 +211,11 @@ class MeshCluster:
         return True
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for that many seconds."""
         await asyncio.sleep(seconds)
 
     def every(self, interval_s: float, do: Callable[[], Awaitable[bool]]) -> None:
-        """From now on do something in every interval, until it returns False."""
+        """Call `do` in every interval from now on, until it returns False."""
 
         async def repeat() -> None:
             began, turn = self.now(), 1
@@ -228,7 +228,7 @@ class MeshCluster:
         self._start(repeat())
 
     async def metrics(self) -> str:
-        """Return the scheduler's metrics as Prometheus reads them. Raises: Failed."""
+        """Return the scheduler's metrics in Prometheus' text format. Raises: Failed."""
         ports = {each["name"]: each["ports"].get("health", 0) for each in self._mesh.supervisor.status()["processes"]}
         limit = aiohttp.ClientTimeout(total=METRICS_TIMEOUT_S)
         try:
@@ -242,7 +242,7 @@ class MeshCluster:
             raise Failed(f"the scheduler's metrics: {error}") from None
 
     def memory_mb(self) -> float:
-        """Return the scheduler's resident memory."""
+        """Return the scheduler's resident memory in MB."""
         return rss_mib(self._scheduler_pid) * MB_OF_MIB
 
     def _kind(self, document: Document, namespace: str) -> tuple[str, str, str]:

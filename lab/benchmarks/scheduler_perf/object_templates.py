@@ -1,8 +1,9 @@
-"""Templates of objects: Go's html/template with upstream's functions, filled for an index and read as YAML.
+"""Templates of objects: Go's html/template with upstream's functions, filled in for an index and read as
+YAML.
 
-As html/template does it, texts that an action yields are escaped, and what is missing is nothing. A file without
-actions is read once. Sources: kubernetes/kubernetes `test/integration/scheduler_perf/`: `operations.go`, function
-`getTemplateFuncs`, and `create.go`, where older releases have `div` and `mod`.
+As in html/template, text output of an action is escaped, and a missing value yields nothing. A file
+without actions is parsed once. Sources: kubernetes/kubernetes `test/integration/scheduler_perf/`:
+`operations.go`, function `getTemplateFuncs`, and `create.go`, where older releases have `div` and `mod`.
 """
 
 from __future__ import annotations
@@ -87,10 +88,10 @@ HTML: Final = Dialect(FUNCTIONS_OF_PERF, frozenset(FUNCTIONS_OF_PERF) | {"and", 
 
 
 class ObjectTemplate:
-    """A file as read once."""
+    """The template of one file, read once."""
 
     def __init__(self, path: str) -> None:
-        """Read it. Raises: FileError."""
+        """Read the file. Raises: FileError."""
         self.path = path
         try:
             self.text = Path(path).read_text(encoding="utf-8")
@@ -108,11 +109,13 @@ class ObjectTemplate:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it gives the same object for every index."""
+        """Whether it yields the same object for every index."""
         return self._template is None
 
     def fill(self, values: Mapping[str, Any]) -> Document:
-        """Return the object, which is the caller's. Raises: FileError when it cannot be filled, or gives no object."""
+        """Return a new object, which the caller may change. Raises: FileError when it cannot be filled in, or yields
+        no object.
+        """
         if self._template is None:
             if self._fixed is None:
                 self._fixed = self._object(self.text)

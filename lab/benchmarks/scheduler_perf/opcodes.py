@@ -1,7 +1,7 @@
-"""The operations of a workload template: their fields, and what must hold of them. Pure.
+"""The operations of a workload template: their fields and their constraints. Pure.
 
-Versions of upstream differ, so that this is their union.
-Source: kubernetes/kubernetes `test/integration/scheduler_perf/operations.go`, `dra.go`, `update.go`.
+They are the union of several upstream versions, which differ. Source: kubernetes/kubernetes
+`test/integration/scheduler_perf/operations.go`, `dra.go`, `update.go`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ COLLECTORS: Final = ("Throughput", "Metrics", "Memory", "SchedulingDuration")
 
 
 class Wrong(ValueError):
-    """What is wrong with an operation, in one line."""
+    """An error in an operation, in one line."""
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One operation. `PARAMS`: fields that take a workload's parameter, with the field that gets its value."""
+    """One operation. `PARAMS`: for each field that names a workload parameter, the field that gets its value."""
 
     opcode: str = ""
     PARAMS: ClassVar[Mapping[str, str]] = {}
 
     @property
     def collects(self) -> bool:
-        """Whether metrics are collected by the time it ends."""
+        """Whether metrics have been collected when it ends."""
         return False
 
     def check(self) -> None:
-        """Refuse what contradicts itself, whatever the parameters. Raises: Wrong."""
+        """Check the fields for contradictions that do not depend on parameters. Raises: Wrong."""
 
 
 class Counted(Op, frozen=True, kw_only=True, rename="camel"):
@@ -49,7 +49,7 @@ class Counted(Op, frozen=True, kw_only=True, rename="camel"):
 
 
 class NodeAllocatableStrategy(msgspec.Struct, frozen=True, rename="camel"):
-    """Resources that the nodes have besides, and what CSI drivers can attach to them."""
+    """Additional allocatable resources of the nodes, and the attach limits of their CSI drivers."""
 
     node_allocatable: dict[str, Any] = msgspec.field(default_factory=dict)
     csi_node_allocatable: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -57,20 +57,20 @@ class NodeAllocatableStrategy(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LabelNodePrepareStrategy(msgspec.Struct, frozen=True, rename="camel"):
-    """A label whose values the nodes get in turn."""
+    """A label whose values are assigned to the nodes in turn."""
 
     label_key: str = ""
     label_values: list[str] = msgspec.field(default_factory=list)
 
 
 class UniqueNodeLabelStrategy(msgspec.Struct, frozen=True, rename="camel"):
-    """A label that has another value on each node."""
+    """A label with a different value on each node."""
 
     label_key: str = ""
 
 
 class CreateNodes(Counted, frozen=True, kw_only=True, rename="camel"):
-    """Create nodes; at most one strategy applies, the first of these."""
+    """Create nodes, with at most one of the strategies."""
 
     node_template_path: str | None = None
     template_params: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -79,7 +79,7 @@ class CreateNodes(Counted, frozen=True, kw_only=True, rename="camel"):
     unique_node_label_strategy: UniqueNodeLabelStrategy | None = None
 
     def check(self) -> None:
-        """Refuse a label without values, and two strategies."""
+        """Refuse a label without values, and more than one strategy."""
         strategies = ("node_allocatable_strategy", "label_node_prepare_strategy", "unique_node_label_strategy")
         given = [camel(name) for name in strategies if getattr(self, name) is not None]
         if len(given) > 1:
@@ -96,13 +96,13 @@ class CreateNamespaces(Counted, frozen=True, kw_only=True, rename="camel"):
     namespace_template_path: str | None = None
 
     def check(self) -> None:
-        """Refuse names that begin with a dash."""
+        """Refuse an empty prefix."""
         if not self.prefix:
             raise Wrong("prefix must be set")
 
 
 class CreatePods(Counted, frozen=True, kw_only=True, rename="camel"):
-    """Create pods and wait for their nodes, or keep as many pending for `duration`."""
+    """Create pods and wait until they have nodes, or keep that many pending for `duration`."""
 
     count_multiplier_param: str = ""
     steady_state: bool = False
@@ -127,11 +127,11 @@ class CreatePods(Counted, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def collects(self) -> bool:
-        """Whether it says so."""
+        """Whether `collect_metrics` is set."""
         return self.collect_metrics
 
     def check(self) -> None:
-        """Refuse what cannot be measured."""
+        """Refuse combinations of fields that cannot be measured or contradict each other."""
         if self.collect_metrics and self.skip_wait_to_completion:
             raise Wrong("collectMetrics and skipWaitToCompletion cannot be true at the same time")
         if self.skip_wait_to_completion and self.steady_state:
@@ -154,18 +154,18 @@ class CreatePodSets(Counted, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def collects(self) -> bool:
-        """Whether the operation that is repeated does."""
+        """Whether `create_pods_op` collects metrics."""
         return self.create_pods_op.collects
 
     def check(self) -> None:
-        """Refuse what the operation that is repeated refuses."""
+        """Refuse an empty prefix, and what `create_pods_op` refuses."""
         if not self.namespace_prefix:
             raise Wrong("namespacePrefix must be set")
         self.create_pods_op.check()
 
 
 class CreateAny(Op, frozen=True, kw_only=True, rename="camel"):
-    """Create objects of whatever kind; one unless a count is given."""
+    """Create objects of any kind; one unless a count is given."""
 
     namespace: str = ""
     template_path: str = ""
@@ -175,19 +175,19 @@ class CreateAny(Op, frozen=True, kw_only=True, rename="camel"):
     PARAMS: ClassVar[Mapping[str, str]] = {"count_param": "count"}
 
     def check(self) -> None:
-        """Refuse an operation on nothing."""
+        """Refuse an operation without a template."""
         if not self.template_path:
             raise Wrong("templatePath must be set")
 
 
 class UpdateAny(CreateAny, frozen=True, kw_only=True, rename="camel"):
-    """Replace objects, or their subresources; `update_per_second` 0: as fast as it goes."""
+    """Replace objects, or their subresources; `update_per_second` 0: as fast as possible."""
 
     update_per_second: int = 0
     subresources: list[str] = msgspec.field(default_factory=list)
 
     def check(self) -> None:
-        """Refuse a negative rate, and a path of subresources."""
+        """Refuse a negative rate, and more than one subresource."""
         CreateAny.check(self)
         if self.update_per_second < 0:
             raise Wrong(f"invalid updatePerSecond={self.update_per_second}; should be non-negative")
@@ -203,19 +203,19 @@ class CreatePodGroups(Counted, frozen=True, kw_only=True, rename="camel"):
     template_params: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def check(self) -> None:
-        """Refuse groups of nowhere."""
+        """Refuse pod groups without a namespace or template."""
         if not self.namespace or not self.template_path:
             raise Wrong("namespace and templatePath must be set")
 
 
 class WaitForPodGroups(Counted, frozen=True, kw_only=True, rename="camel"):
-    """Wait until so many PodGroups can be listed."""
+    """Wait until `count` PodGroups can be listed."""
 
     namespace: str = ""
 
 
 class CreateCompositePodGroups(Counted, frozen=True, kw_only=True, rename="camel"):
-    """Refused where a workload needs it: there is no such kind."""
+    """An operation that is refused when a workload uses it: keplab has no kind CompositePodGroup."""
 
     namespace: str = ""
     template_path: str = ""
@@ -223,13 +223,13 @@ class CreateCompositePodGroups(Counted, frozen=True, kw_only=True, rename="camel
 
 
 class CreateResourceClaims(Counted, frozen=True, kw_only=True, rename="camel"):
-    """Create ResourceClaims, all alike."""
+    """Create identical ResourceClaims."""
 
     namespace: str = ""
     template_path: str = ""
 
     def check(self) -> None:
-        """Refuse claims of nowhere."""
+        """Refuse claims without a namespace or template."""
         if not self.namespace or not self.template_path:
             raise Wrong("namespace and templatePath must be set")
 
@@ -244,19 +244,19 @@ class CreateResourceDriver(Op, frozen=True, kw_only=True, rename="camel"):
     PARAMS: ClassVar[Mapping[str, str]] = {"max_claims_per_node_param": "max_claims_per_node"}
 
     def check(self) -> None:
-        """Refuse a driver without a name, or without nodes."""
+        """Refuse a driver without a name or without nodes."""
         if not self.driver_name or not self.nodes:
             raise Wrong("driverName and nodes must be set")
 
 
 class AllocResourceClaims(Op, frozen=True, kw_only=True, rename="camel"):
-    """Allocate the claims of a namespace, "" for all, that have no devices yet."""
+    """Allocate the claims of a namespace that have no devices yet; an empty namespace means all."""
 
     namespace: str = ""
 
 
 class UpdateDeviceConditions(Op, frozen=True, kw_only=True, rename="camel"):
-    """Set a condition on the allocated devices of all claims of a namespace that wait for conditions."""
+    """Set conditions on the allocated devices of all claims of a namespace that wait for binding conditions."""
 
     namespace: str = ""
     condition_type: str = ""
@@ -273,7 +273,7 @@ class UpdateDeviceConditions(Op, frozen=True, kw_only=True, rename="camel"):
     }
 
     def check(self) -> None:
-        """Refuse conditions of nowhere."""
+        """Refuse an operation without a namespace or conditions."""
         if not self.namespace:
             raise Wrong("namespace must be set")
         if not (self.conditions or self.condition_type or self.condition_type_param):
@@ -281,7 +281,7 @@ class UpdateDeviceConditions(Op, frozen=True, kw_only=True, rename="camel"):
 
 
 class CheckPodScheduled(Op, frozen=True, kw_only=True, rename="camel"):
-    """Wait until all pods of a namespace have nodes, or, for five seconds, none of them."""
+    """Wait until all pods of a namespace have nodes, or check for five seconds that none has."""
 
     namespace: str = ""
     duration: str = "60s"
@@ -291,13 +291,13 @@ class CheckPodScheduled(Op, frozen=True, kw_only=True, rename="camel"):
     PARAMS: ClassVar[Mapping[str, str]] = {"duration_param": "duration", "scheduled_param": "expected_scheduled"}
 
     def check(self) -> None:
-        """Refuse pods of nowhere."""
+        """Refuse an operation without a namespace."""
         if not self.namespace:
             raise Wrong("namespace must be set")
 
 
 class Churn(Op, frozen=True, kw_only=True, rename="camel"):
-    """From here on create an object of each template in every interval; `recreate`: delete them in turn."""
+    """Create an object of each template in every interval from here on; mode `recreate`: delete them in turn."""
 
     mode: str = ""
     number: int = 0
@@ -306,7 +306,7 @@ class Churn(Op, frozen=True, kw_only=True, rename="camel"):
     template_paths: list[str] = msgspec.field(default_factory=list)
 
     def check(self) -> None:
-        """Refuse other modes, and what recreates nothing."""
+        """Refuse unknown modes, negative numbers, a missing template, and mode `recreate` with number 0."""
         if self.mode not in MODES:
             raise Wrong(f"mode {self.mode!r}: want {' or '.join(MODES)}")
         if self.number < 0 or (self.mode == "recreate" and self.number == 0):
@@ -318,7 +318,7 @@ class Churn(Op, frozen=True, kw_only=True, rename="camel"):
 
 
 class DeletePods(Op, frozen=True, kw_only=True, rename="camel"):
-    """Delete the pods of a namespace that have these labels; `delete_pods_per_second` 0: all at once."""
+    """Delete the pods of a namespace with these labels; `delete_pods_per_second` 0: all at once."""
 
     namespace: str = ""
     label_selector: dict[str, str] = msgspec.field(default_factory=dict)
@@ -326,7 +326,7 @@ class DeletePods(Op, frozen=True, kw_only=True, rename="camel"):
     skip_wait_to_completion: bool = False
 
     def check(self) -> None:
-        """Refuse a negative rate."""
+        """Refuse a missing namespace and a negative rate."""
         if not self.namespace:
             raise Wrong("namespace must be set")
         if self.delete_pods_per_second < 0:
@@ -334,14 +334,14 @@ class DeletePods(Op, frozen=True, kw_only=True, rename="camel"):
 
 
 class Barrier(Op, frozen=True, kw_only=True, rename="camel"):
-    """Wait for the pods that were not waited for; no `namespaces`: for all of them."""
+    """Wait for the pods of `namespaces` that no operation has waited for; no `namespaces`: of all namespaces."""
 
     namespaces: list[str] = msgspec.field(default_factory=list)
     label_selector: dict[str, str] = msgspec.field(default_factory=dict)
     stage_requirement: str = "Scheduled"
 
     def check(self) -> None:
-        """Refuse other stages."""
+        """Refuse unknown stages."""
         if self.stage_requirement and self.stage_requirement not in STAGES:
             raise Wrong(f"stageRequirement {self.stage_requirement!r}: want {' or '.join(STAGES)}")
 
@@ -355,7 +355,7 @@ class Sleep(Op, frozen=True, kw_only=True, rename="camel"):
 
 
 class StartCollectingMetrics(Op, frozen=True, kw_only=True, rename="camel"):
-    """Measure from here on the pods of these namespaces that have these labels."""
+    """Start to collect metrics of the pods of these namespaces with these labels."""
 
     name: str = ""
     namespaces: list[str] = msgspec.field(default_factory=list)
@@ -363,7 +363,7 @@ class StartCollectingMetrics(Op, frozen=True, kw_only=True, rename="camel"):
     collectors: list[str] = msgspec.field(default_factory=list)
 
     def check(self) -> None:
-        """Refuse a measurement of nothing."""
+        """Refuse a collection without namespaces, and unknown collectors."""
         if not self.namespaces:
             raise Wrong("namespaces cannot be empty")
         for name in self.collectors:
@@ -372,16 +372,16 @@ class StartCollectingMetrics(Op, frozen=True, kw_only=True, rename="camel"):
 
 
 class StopCollectingMetrics(Op, frozen=True, kw_only=True, rename="camel"):
-    """Measure up to here."""
+    """Stop to collect metrics."""
 
     @property
     def collects(self) -> bool:
-        """It does."""
+        """Always true."""
         return True
 
 
 class Profile(Op, frozen=True, kw_only=True, rename="camel"):
-    """Accepted, and without effect: a Go profile of a Python process there is none."""
+    """An operation without effect: there is no Go profile of a Python process."""
 
     type: str = "CPU"
     file_path: str = ""
@@ -414,7 +414,7 @@ OPCODES: Final[dict[str, type[Op]]] = {
 
 
 def camel(name: str) -> str:
-    """Return a field's name as the file writes it."""
+    """Return a field's name as it is written in the file."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
@@ -428,7 +428,7 @@ def seconds(text: str) -> float:
 
 
 def resolved(op: Op, parameter: Callable[[str, type], Any]) -> Op:
-    """Return the operation with its parameters' values; `parameter`: by name and wanted type. Raises: Wrong."""
+    """Return the operation with its parameters' values; `parameter`: value by name and wanted type. Raises: Wrong."""
     if isinstance(op, CreateCompositePodGroups):
         raise Wrong("keplab has no kind CompositePodGroup")
     values: dict[str, Any] = {}

@@ -1,6 +1,7 @@
-"""The pods of a workload as a watcher sees them: where each is, and whether it was attempted. Pure.
+"""The pods of a workload as a watcher sees them: the node of each, and whether it was attempted. Pure.
 
-Source: kubernetes/kubernetes `test/integration/scheduler_perf/util.go`, `getScheduledPods`, `throughputCollector`.
+Source: kubernetes/kubernetes `test/integration/scheduler_perf/util.go`, `getScheduledPods`,
+`throughputCollector`.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from services.api.meta import Key, View
 
 
 class SeenMeta(View, frozen=True):
-    """What is needed of the metadata."""
+    """The needed fields of a pod's metadata."""
 
     labels: dict[str, str] = {}
 
 
 class SeenSpec(View, frozen=True):
-    """What is needed of the spec."""
+    """The needed fields of a pod's spec."""
 
     node_name: str = ""
 
 
 class SeenCondition(View, frozen=True):
-    """A condition."""
+    """A condition of a pod."""
 
     type: str = ""
     status: str = ""
@@ -32,13 +33,13 @@ class SeenCondition(View, frozen=True):
 
 
 class SeenStatus(View, frozen=True):
-    """What is needed of the status."""
+    """The needed fields of a pod's status."""
 
     conditions: tuple[SeenCondition, ...] = ()
 
 
 class SeenPod(View, frozen=True):
-    """A pod as far as it matters here."""
+    """The needed fields of a pod."""
 
     metadata: SeenMeta = SeenMeta()
     spec: SeenSpec = SeenSpec()
@@ -46,18 +47,18 @@ class SeenPod(View, frozen=True):
 
     @property
     def refusal(self) -> SeenCondition | None:
-        """The condition that says why it has no node."""
+        """The condition that says why the pod has no node."""
         found = (each for each in self.status.conditions if each.type == "PodScheduled" and each.status == "False")
         return next(found, None)
 
     @property
     def is_attempted(self) -> bool:
-        """Whether it has a node, or was found to have none, or is gated."""
+        """Whether the pod has a node, was found unschedulable, or is gated."""
         return bool(self.spec.node_name) or self.refusal is not None
 
 
 class PodState(NamedTuple):
-    """A pod's labels, its node ("" for none), and whether it was attempted."""
+    """A pod's labels, its node (empty for none), and whether it was attempted."""
 
     labels: Mapping[str, str]
     node: str
@@ -68,7 +69,7 @@ Listener = Callable[[Key, Mapping[str, str]], None]
 
 
 class Pods:
-    """All pods there are. `listeners` are called with key and labels of each pod that gets a node."""
+    """All existing pods. `listeners` are called with key and labels of each pod that gets a node."""
 
     def __init__(self) -> None:
         self.listeners: list[Listener] = []
@@ -79,11 +80,11 @@ class Pods:
         """The pod of each namespace that was refused last, and what says why."""
 
     def refused(self, key: Key, why: Callable[[], str]) -> None:
-        """Note that a pod got no node; `why` is asked when the reason is shown."""
+        """Note that a pod got no node; `why` is called when the reason is shown."""
         self._refused[key.namespace] = key.name, why
 
     def put(self, key: Key, state: PodState) -> None:
-        """Note how a pod is now."""
+        """Store the current state of a pod."""
         before = self._states.setdefault(key.namespace, {}).get(key.name)
         self._states[key.namespace][key.name] = state
         self._count(key.namespace, before, state)
@@ -96,7 +97,7 @@ class Pods:
         self._count(key.namespace, self._states.get(key.namespace, {}).pop(key.name, None), None)
 
     def state(self, key: Key) -> PodState | None:
-        """Return how a pod is, None when there is none."""
+        """Return the state of a pod; None if it does not exist."""
         return self._states.get(key.namespace, {}).get(key.name)
 
     def keys(self, namespace: str, labels: Mapping[str, str]) -> list[Key]:
@@ -104,14 +105,16 @@ class Pods:
         return [Key(namespace, name) for name, _ in self._matching(namespace, labels)]
 
     def count(self, namespace: str, labels: Mapping[str, str], stage: str) -> int:
-        """Return how many pods of a namespace with these labels are scheduled, or at least attempted."""
+        """Return the number of pods of a namespace with these labels that are scheduled, or at least attempted, by
+        `stage`.
+        """
         if not labels:
             return (self._scheduled if stage == "Scheduled" else self._attempted).get(namespace, 0)
         matching = (state for _, state in self._matching(namespace, labels))
         return sum(1 for state in matching if (state.node if stage == "Scheduled" else state.is_attempted))
 
     def waiting(self, namespace: str, labels: Mapping[str, str]) -> str:
-        """Return the name of a pod that has no node and, where it is known, why; "" when there is none."""
+        """Return the name of a pod without a node and, if known, the reason; empty if there is no such pod."""
         names = [name for name, state in self._matching(namespace, labels) if not state.node]
         name, why = self._refused.get(namespace, ("", None))
         if why is not None and name in names:

@@ -1,4 +1,4 @@
-"""Workloads of a file run one after the other, each in a mesh, or a core, of its own."""
+"""Run the workloads of a file one after the other, each in a mesh, or on a core, of its own."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from services.runtime.credentials import admin_tokens
 Form = Literal["algorithm", "mesh"]
 IN_FLIGHT_LIMIT_S: Final = 10.0
 WORKLOAD_LIMIT_S: Final = 1800.0
-"""Of one workload (upstream's 30 minutes)."""
+"""Time limit of one workload in seconds (upstream's 30 minutes)."""
 
 
 @dataclass
 class Prepared:
-    """A workload with its operations and switches. `ignored`: gates that were left out."""
+    """A workload with its operations and switches. `ignored`: feature gates that were left out."""
 
     workload: Workload
     steps: list[Step]
@@ -41,8 +41,9 @@ class Prepared:
 
 @dataclass
 class Outcome:
-    """What became of a workload. `failed`: why it did not end, "" where it did; `skipped`: why it cannot be run in
-    this form."""
+    """Outcome of one workload. `failed`: why it did not finish; empty if it did. `skipped`: why this form cannot
+    run it.
+    """
 
     name: str
     form: Form
@@ -58,18 +59,18 @@ class Outcome:
 
 @dataclass
 class Outcomes:
-    """The outcomes so far, which an interruption leaves as they are."""
+    """The outcomes so far; an interruption keeps them."""
 
     topic: str
     all: list[Outcome] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
-        """Return the data items in upstream's form."""
+        """Return the data items in upstream's format."""
         return data_items.document(item for each in self.all for item in each.items)
 
 
 def read_templates(workload: Workload, steps: Sequence[Step]) -> None:
-    """Read the files that the operations name. Raises: FileError: for one that cannot be read, with its place."""
+    """Read the files that the operations name. Raises: FileError: for a file that cannot be read, with its place."""
     for path, place in _template_paths(workload, steps).items():
         try:
             template_at(str(workload.file.relative(path)))
@@ -103,7 +104,9 @@ def run(
     progress: Progress,
     ended: Callable[[Outcome], None] = lambda outcome: None,
 ) -> None:
-    """Run the workloads; `outcomes` grows, and `ended` is called after each. What fails is noted, and the next runs."""
+    """Run the workloads; append to `outcomes`, and call `ended` after each. A failure is noted, and the next
+    workload runs.
+    """
     for each in prepared:
         outcome = Outcome(each.workload.full_name, form, each.ignored)
         outcomes.all.append(outcome)
@@ -187,6 +190,8 @@ async def _settle(cluster: MeshCluster) -> None:
 
 
 def uses_claim_templates(workload: Workload, steps: Sequence[Step]) -> bool:
-    """Whether the workload, its churn included, makes ResourceClaimTemplates, from which a controller makes claims."""
+    """Return whether the workload, its churn included, creates ResourceClaimTemplates, for which a controller
+    creates claims.
+    """
     paths = _template_paths(workload, steps)
     return any("ResourceClaimTemplate" in template_at(str(workload.file.relative(path))).text for path in paths)

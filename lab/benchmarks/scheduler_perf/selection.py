@@ -1,4 +1,4 @@
-"""Which workloads of a file run, and with which switches. Pure."""
+"""Selection of the workloads of a file that run, and of their switches. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALWAYS_ON: Final = frozenset(
         "SchedulerQueueingHints",
     }
 )
-"""Gates of what keplab always does; true changes nothing."""
+"""Gates of features that keplab always has; setting them to true changes nothing."""
 ALWAYS_OFF: Final = frozenset(
     {
         "CompositePodGroup",
@@ -39,11 +39,11 @@ ALWAYS_OFF: Final = frozenset(
         "WorkloadAwarePreemption",
     }
 )
-"""Gates of what keplab does not do; false changes nothing."""
+"""Gates of features that keplab does not have; setting them to false changes nothing."""
 
 
 class Unselected(ValueError):
-    """No workload of the file is selected; the message says by what."""
+    """No workload of the file is selected; the message names the filter."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ class Chosen:
 
 
 def is_enabled(label_filter: str, labels: Iterable[str]) -> bool:
-    """Whether a workload with these labels runs: a comma list of labels it must have, or with `-` must not."""
+    """Return whether a workload with these labels runs.
+
+    `label_filter`: comma-separated labels that it must have, or with `-` must not have.
+    """
     had = set(labels)
     for part in label_filter.split(","):
         name = part.strip()
@@ -65,9 +68,9 @@ def is_enabled(label_filter: str, labels: Iterable[str]) -> bool:
 
 
 def selected(file: CaseFile, pattern: str, label_filter: str) -> list[Workload]:
-    """Return the workloads whose `<case>/<name>` has a match of the pattern, and whose labels pass.
+    """Return the workloads whose `<case>/<name>` matches the pattern, and whose labels pass the filter.
 
-    Raises: Unselected, for no workload and for a pattern that is none.
+    Raises: Unselected, if there is no such workload or the pattern is not a regular expression.
     """
     try:
         wanted = re.compile(pattern)
@@ -89,7 +92,7 @@ def selected(file: CaseFile, pattern: str, label_filter: str) -> list[Workload]:
 
 
 def gates_of(workload: Workload, *, ignores_unknown: bool, assignments: Sequence[str] = ()) -> Chosen:
-    """Return the workload's gates as switches, with those of the command line after them, which win.
+    """Return the workload's gates as switches, followed by those of the command line, which take precedence.
 
     Raises: FileError for a gate that keplab does not know, or cannot turn off.
     """

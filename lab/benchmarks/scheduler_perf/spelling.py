@@ -1,8 +1,8 @@
-"""Names of fields as Go's encoding/json reads them into a type: in any case, and strictly. Pure.
+"""Field names as Go's encoding/json decodes them into a type: case-insensitive, and strict. Pure.
 
-Upstream decodes templates of nodes, pods, volumes and claims so, and some of its own files rely on it:
-`NodeTaintsPolicy: Honor` in a topology spread constraint.
-Source: kubernetes/kubernetes `test/integration/scheduler_perf/scheduler_perf.go`, `getSpecFromFile`.
+Upstream decodes templates of nodes, pods, volumes and claims this way, and some of its own files rely on
+it: `NodeTaintsPolicy: Honor` in a topology spread constraint. Source: kubernetes/kubernetes
+`test/integration/scheduler_perf/scheduler_perf.go`, `getSpecFromFile`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from services.api.meta import Document
 
 
 class UnknownField(Exception):
-    """A field that the kind does not have, in any case."""
+    """A field that the kind does not have in any case."""
 
 
 def spelled(document: Document) -> Document:
-    """Give the fields of a document the names that its kind's schema has; a kind without schema stays as it is. Raises:
-    UnknownField naming its path."""
+    """Rename the fields of a document as its kind's schema spells them; a kind without a schema stays unchanged.
+    Raises: UnknownField naming the path of the field.
+    """
     version, kind = document.get("apiVersion"), document.get("kind")
     if isinstance(version, str) and isinstance(kind, str):
         _spell(shape_of(version, kind), document, "")

@@ -1,4 +1,4 @@
-"""Documents as a typed client would send them: amounts are texts, whether a file writes 9 or "9". Pure."""
+"""Documents as a typed client would send them: quantities are strings, whether a file writes 9 or "9". Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from services.api.meta import Document
 
 
 def typed(document: Document) -> Document:
-    """Return a pod, node, volume or claim with the amounts that it names as texts; other kinds as they are.
+    """Return a pod, node, volume or claim with its quantities as strings; other kinds unchanged.
 
-    A node without allocatable amounts has its capacity, as upstream's defaults say.
+    A node without allocatable resources gets its capacity, as by upstream's defaults.
     """
     match document.get("kind"):
         case "Node":

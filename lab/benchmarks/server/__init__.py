@@ -1,1 +1,1 @@
-"""What an API server costs beside its requests: its loop and its memory."""
+"""Benchmarks of an API server apart from its requests: its event loop and its memory."""

@@ -1,9 +1,9 @@
-"""What one more definition costs an API server that has many, and how long its loop is held: `python -m
-lab.benchmarks.server.definitions [COUNT [FIELDS]]`.
+"""Cost of one more CustomResourceDefinition for an API server that has many, and how long it holds the event
+loop: `python -m lab.benchmarks.server.definitions [COUNT [FIELDS]]`.
 
-The server runs in this process as `keplab up` has it, with the memory engine; definitions are created one after the
-other, each in a group of its own, with FIELDS described text fields. What one callback of the loop used of the CPU is a
-hold: other work on the machine does not lengthen it.
+The server runs in this process as `keplab up` has it, with the memory engine. Definitions are created one
+after the other, each in a group of its own, with FIELDS described text fields. A hold is the CPU time of
+one callback of the loop: other work on the machine does not lengthen it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ DESCRIPTION = "What this field of the operator's configuration means, in a sente
 
 
 def definition(number: int, fields: int = FIELDS) -> Document:
-    """Return a definition in a group of its own: 35 KB with 250 fields."""
+    """Return a CustomResourceDefinition in a group of its own: 35 KB with 250 fields."""
     group, kind = f"operator{number}.example.com", f"Widget{number}"
     plural = kind.lower() + "s"
     properties = {f"field{each}": {"type": "string", "description": DESCRIPTION} for each in range(fields)}
@@ -54,13 +54,13 @@ def definition(number: int, fields: int = FIELDS) -> Document:
 
 
 class Holds:
-    """How much CPU the callbacks of the loop use, each by itself; from `__enter__` on."""
+    """CPU time of each callback of the event loop, measured inside the context."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
 
     def taken(self) -> float:
-        """Return the milliseconds of the longest since this was asked before."""
+        """Return the milliseconds of the longest callback since the last call."""
         longest_s, self.longest_s = self.longest_s, 0.0
         return 1000 * longest_s
 
@@ -81,7 +81,7 @@ class Holds:
 
 @asynccontextmanager
 async def running_server(rest_port: int = 0, **config: Any) -> AsyncIterator[ApiServer]:
-    """Run an API server in this process, with REST on this port; 0: on a free one."""
+    """Run an API server in this process inside the context, with REST on `rest_port`; 0: on a free port."""
     clock, random = RealClock(), seeded_random(1)
     seams = Seams(
         component="apiserver",
@@ -110,7 +110,7 @@ async def running_server(rest_port: int = 0, **config: Any) -> AsyncIterator[Api
 
 
 async def settled(server: ApiServer, definitions: int) -> None:
-    """Return when each definition is served and has its APIService, and nothing is written any more."""
+    """Return when every definition is served and has its APIService, and no more writes occur."""
     rv = -1
     while server.store.counts().get(API_SERVICES, 0) < definitions or rv != server.store.rv:
         rv = server.store.rv
@@ -118,7 +118,7 @@ async def settled(server: ApiServer, definitions: int) -> None:
 
 
 async def run(count: int, fields: int) -> None:
-    """Print a line for each step, and one for watches that begin anew."""
+    """Print a line for each step, and one for watches that start anew."""
     async with running_server() as server:
         api, before = server.api_for(ADMIN), server.store.counts()[API_SERVICES]
         with Holds() as holds:

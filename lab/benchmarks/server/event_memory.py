@@ -1,9 +1,10 @@
-"""What 50,000 Events take in an API server process, and what is left when they are gone: `python -m
-lab.benchmarks.server.event_memory [COUNT]`.
+"""Memory of 50,000 Events in an API server process, and what remains after their deletion:
+`python -m lab.benchmarks.server.event_memory [COUNT]`.
 
-Events are created over gRPC in the shape that components record them, in a mesh of the API server alone, then deleted
-by one deletecollection. Everything above the resident memory before the first is counted. The window is that of a
-mesh, 20,000 changes, but for its age: it is 10 s here, so that what is left at rest need not be waited for.
+Events are created over gRPC in the shape that components record them, in a mesh of the API server alone,
+then deleted by one deletecollection. The figures are resident memory in addition to that before the first
+Event. The watch window is that of a mesh, 20,000 changes, except for its age: it is 10 s here, so that
+memory at rest is reached sooner.
 """
 
 import asyncio
@@ -77,7 +78,7 @@ async def _measure(mesh: RunningMesh, engine: str, count: int) -> None:
 
 
 async def main(count: int) -> None:
-    """Print a line for each engine."""
+    """Print a line of figures for each engine."""
     arguments = quiet_arguments()
     arguments["apiserver"] += ["--window-s", str(WINDOW_S)]
     for engine in ("memory", "sqlite"):

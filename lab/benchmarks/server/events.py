@@ -1,6 +1,7 @@
-"""Cost of Events in the store under a churn, in virtual time: `python -m lab.benchmarks.server.events` (L-OBJ, L-MEM).
+"""Cost of Events in the store under churn, in virtual time: `python -m lab.benchmarks.server.events` (L-OBJ,
+L-MEM).
 
-Events of 1 KB are made at a rate, and leave by age, number and size as in the API server.
+Events of 1 KB are created at a rate, and removed by age, number and size as in the API server.
 """
 
 import gc
@@ -29,7 +30,7 @@ _FIELDS = (
 
 
 def event(number: int) -> Document:
-    """Return an Event as a kubelet records it, one of five of its pod."""
+    """Return an Event as a kubelet records it, one of five for its pod."""
     pod, at = number // 5, "2026-01-01T00:00:00Z"
     fields: Document = {f"f:{name}": {} for name in _FIELDS}
     manager = {"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "time": at, "fieldsType": "FieldsV1"}
@@ -66,7 +67,7 @@ def event(number: int) -> Document:
 
 
 def main() -> None:
-    """Print how many Events there are and what they take, again and again."""
+    """Print the number and the memory of the stored Events repeatedly."""
     store, expiry, resource, now_s = Store(), EventExpiry(), resources()["events"], 0.0
     gc.collect()
     before = rss_mib(os.getpid())

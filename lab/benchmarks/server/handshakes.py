@@ -1,7 +1,9 @@
-"""What many TLS handshakes at once do to an API server's loop: `python -m lab.benchmarks.server.handshakes [COUNT]`.
+"""Effect of many concurrent TLS handshakes on an API server's event loop:
+`python -m lab.benchmarks.server.handshakes [COUNT]`.
 
-The server runs in this process as `keplab up` has it; COUNT clients of another process connect at once. A hold is what
-one turn of the loop used of the CPU, all callbacks that were ready in it: what others wait for.
+The server runs in this process as `keplab up` has it; COUNT clients of another process connect at once. A
+hold is the CPU time of one turn of the loop, with all callbacks that were ready in it: other requests
+wait that long.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ COUNT = 1_000
 
 
 class Turns:
-    """How much CPU the turns of the loop use; from `__enter__` on."""
+    """CPU time of the event loop's turns, measured inside the context."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -44,7 +46,7 @@ class Turns:
 
 
 def clients(port: int, count: int) -> None:
-    """Shake hands `count` times at once."""
+    """Make `count` TLS handshakes at once."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 
@@ -59,7 +61,7 @@ def clients(port: int, count: int) -> None:
 
 
 async def main() -> None:
-    """Print how long the handshakes held the loop."""
+    """Print how long the handshakes held the event loop."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     with tempfile.TemporaryDirectory() as folder:
         files = authority(Path(folder)).server("apiserver")

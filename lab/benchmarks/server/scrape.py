@@ -1,9 +1,9 @@
-"""What a scrape of `/metrics` costs an API server that has answered all sorts of requests: `python -m
-lab.benchmarks.server.scrape`.
+"""Cost of a scrape of `/metrics` for an API server that has answered requests of many sorts:
+`python -m lab.benchmarks.server.scrape`.
 
-40,000 requests of 775 sorts are counted, then the metrics are read and written three times, as a server does it. A hold
-is the CPU time of one piece, between two of which the loop has other work; that of the first scrape without the import
-of the client library.
+40,000 requests of 775 sorts are counted, then the metrics are read and written three times, as a server
+does it. A hold is the CPU time of one piece; the loop does other work between two pieces. The first
+scrape is measured without the import of the client library.
 """
 
 import random
@@ -19,7 +19,7 @@ ON_COLLECTIONS, ON_OBJECTS = ("list", "watch", "deletecollection", "create"), ("
 
 
 def sorts() -> Iterator[Request]:
-    """Yield a request of each sort, kind by kind."""
+    """Yield one request of each sort, kind by kind."""
     for kind in range(KINDS):
         name = f"kind{kind}.example.com"
         for verb in ON_COLLECTIONS:
@@ -32,7 +32,7 @@ def sorts() -> Iterator[Request]:
 
 
 def main() -> None:
-    """Print a line for each scrape."""
+    """Print a line of figures for each scrape."""
     dice, requests, of = random.Random(1), Requests(lambda _: "v1"), list(sorts())[:SORTS]
     for _ in range(REQUESTS):
         requests.ended(dice.choice(of), dice.choice((200, 200, 200, 404, 409, 422)), dice.random() / 5, "")

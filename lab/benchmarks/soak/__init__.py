@@ -1,1 +1,1 @@
-"""A mesh under churn and faults for hours, and what grows meanwhile."""
+"""Soak test: a mesh under churn and faults for hours, and the figures that grow meanwhile."""

@@ -1,9 +1,10 @@
-"""Which process is killed or paused next, and when. Pure.
+"""Schedule of faults: which process is killed or paused, and when. Pure.
 
-Memory can only be judged within a life. After the warm-up a host and a controller are killed in turn: what they leave
-behind shows in the others. The API server keeps the most, and needs a third of an hour to fill its window of changes
-and the lifetime of Events; it is left for hours, and killed once more before the end, when its clients have to find it
-again. Before, every process is killed once.
+Memory growth can only be measured within one life of a process. Before the end of the warm-up every
+process is killed once. After it, a host and a controller are killed in turn; leaks that this causes show
+in the other processes. The API server keeps the most state, and needs 20 minutes to fill its window of
+changes and to reach the lifetime of Events. It therefore runs for hours, and is killed once more before
+the end, when its clients have to find it again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import Final, Literal
 from services.api.seams import Random
 
 PAUSE_S: Final = (0.5, 6.0)
-"""How long a process stands still; less than what makes a node NotReady."""
+"""Range of a pause of a process in seconds; shorter than what makes a node NotReady."""
 KILL_PERIOD_S: Final = 600.0
 LATER: Final = ("kubelet/h0", "claim-controller")
 SERVER: Final = "apiserver"
@@ -22,7 +23,7 @@ SERVER_LIFE_S: Final = 4 * 3600.0
 
 @dataclass(frozen=True)
 class Fault:
-    """`pause_s`: how long a paused process stands still."""
+    """One fault. `pause_s`: length of a pause."""
 
     at_s: float
     kind: Literal["kill", "pause"]
@@ -31,7 +32,9 @@ class Fault:
 
 
 def faults(processes: Sequence[str], *, period_s: float, warm_up_s: float, hours: float, random: Random) -> list[Fault]:
-    """Return the faults of a soak in order, seconds from its beginning: one each `period_s` on average."""
+    """Return the faults of a soak in order, in seconds from its beginning; one pause per `period_s` on average,
+    and the kills.
+    """
     return sorted(
         _kills(processes, warm_up_s, 3600 * hours) + _pauses(processes, period_s, 3600 * hours, random), key=_at
     )

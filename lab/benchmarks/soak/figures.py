@@ -1,4 +1,4 @@
-"""What is looked at: each figure with its limit, a sample of it, and how it is read from metrics. Pure."""
+"""The figures of a soak with their limits, a sample of one, and how they are read from metrics. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _SAMPLE: Final = re.compile(r"^([a-z_]+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 @dataclass
 class Counts:
-    """What the load did, in all."""
+    """Total counts of what the load did."""
 
     created: int = 0
     ran: int = 0
@@ -26,9 +26,9 @@ class Counts:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: its unit, and what it may grow by; without a limit it is only reported.
+    """A figure with its unit and its limit of growth; without a limit it is only reported.
 
-    `of_process`: whether each process has one, so that a restart begins it again.
+    `of_process`: whether each process has its own, so that it starts anew after a restart.
     """
 
     title: str
@@ -56,12 +56,16 @@ FIGURES: Final = {
     "read p99": Figure("reads, p99", "ms", Limit(growth=200.0, share=0.5)),
     "lease": Figure("age of the oldest node lease", "s", Limit(growth=5.0, share=0.25)),
 }
-"""By name. Limits are growth in eight hours; a shorter soak may see as much, not more an hour."""
+"""Figures by name. Limits are for eight hours. In a shorter soak a figure may grow by as much in total, not
+more per hour.
+"""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One value. `of`: the process, or what else has several; `life`: the pid, 0 for what belongs to no process."""
+    """One value of a figure. `of`: the process, or other owner if there are several; `life`: the pid, 0 without
+    a process.
+    """
 
     at_s: float
     figure: str
@@ -71,7 +75,7 @@ class Sample:
 
 
 def of_metrics(at_s: float, name: str, pid: int, text: str) -> Iterator[Sample]:
-    """Yield what a process' `/metrics` say."""
+    """Yield the samples in a process' `/metrics`."""
     sums: dict[str, float] = {}
     for match in _SAMPLE.finditer(text):
         metric, value = match[1], float(match[3])

@@ -1,7 +1,7 @@
-"""What goes on in the mesh meanwhile: pods, Deployments, Jobs and claims come and go, and a client reads.
+"""Load of the mesh: pods, Deployments, Jobs and claims are created and deleted, and a client reads.
 
-Every call may fail while a component is away; it is counted, and made again with other objects. Nothing is kept of pods
-that are gone, so that what grows is not the load's.
+Every call may fail while a component is away; it is counted, and repeated with other objects. Deleted
+pods are forgotten, so that the load itself does not grow.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ DRIVER: Final = "gpu.example.com"
 DEPLOYMENTS: Final = 3
 REPLICAS_MAX: Final = 8
 LIFE_S: Final = (5.0, 25.0)
-"""How long a pod stays after it runs, at least and at most."""
+"""Range of the time that a pod stays after it runs, in seconds."""
 STUCK_S: Final = 60.0
-"""A pod that does not run by then is deleted, and counted."""
+"""Time in seconds after which a pod that does not run is deleted, and counted."""
 _RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "10Mi"}}
 _DELETE: Final = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 1})
 
@@ -100,7 +100,9 @@ class _Waiting:
 
 @dataclass
 class Load:
-    """`rate`: bare pods a second; the rest goes with it. `running_ms` and `read_ms` are latencies since `take`."""
+    """Load generator. `rate`: bare pods a second, which the other rates follow. `running_ms` and `read_ms`:
+    latencies since the last `take`.
+    """
 
     api: Api
     random: Random
@@ -112,12 +114,12 @@ class Load:
     _decode: Callable[[bytes], PodState] = field(default_factory=lambda: msgspec.json.Decoder(PodState).decode)
 
     async def set_up(self) -> None:
-        """Create what stays. Raises: ApiError."""
+        """Create the permanent objects. Raises: ApiError."""
         for resource, document in SETUP:
             await self._create(resource, document)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Generate load until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(follow_pods(self.api, self._observe, lambda: None))
             group.create_task(self._every(1 / self.rate, self._bare_pod))
@@ -128,7 +130,7 @@ class Load:
             group.create_task(self._every(0.5, self._read))
 
     def take(self) -> tuple[list[float], list[float]]:
-        """Return the latencies since the last time: created → Running, and reads."""
+        """Return the latencies since the last call: created → Running, and reads."""
         taken = self.running_ms, self.read_ms
         self.running_ms, self.read_ms = [], []
         return taken

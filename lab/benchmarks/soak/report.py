@@ -1,4 +1,4 @@
-"""What a soak found: figures with their trends, as rows of a table, as a JSON document, as a page with pictures.
+"""Report of a soak: figures with their trends, as table rows, as a JSON document, and as a page with charts.
 
 Pure.
 """
@@ -17,10 +17,10 @@ from services.runtime.components import component_of
 
 RISING: Final = frozenset({"grows"})
 SETTLE_SHARE: Final = 0.25
-"""The part of the warm-up for which a process that was restarted is left out."""
+"""Share of the warm-up for which samples of a restarted process are left out."""
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 360, 150, 46, 14, 20
 DASHES: Final = ("", "6 3", "2 3", "9 3 2 3", "1 4")
-"""What keeps apart processes of one component, which have one colour."""
+"""Dash patterns that distinguish processes of one component, which share a colour."""
 HEADINGS = ("FIGURE", "OF", "MEAN", "SLOPE/h", "95 %", "LIMIT/h", "RESULT")
 
 
@@ -36,7 +36,7 @@ class Row:
     result: Result
 
     def cells(self) -> tuple[str, ...]:
-        """Return the row as a terminal shows it."""
+        """Return the cells of the row for a terminal."""
         title = f"{FIGURES[self.figure].title}{f', {self.unit}' if self.unit else ''}"
         limit = "" if self.limit_per_hour is None else f"{self.limit_per_hour:,.1f}"
         if self.trend is None:
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass
 class Soak:
-    """A soak that has ended, or was interrupted. `hours` and `warm_up_s`: as asked for; `took_s`: as it was."""
+    """A soak that has ended, or was interrupted. `hours` and `warm_up_s`: as requested; `took_s`: actual duration."""
 
     hours: float
     warm_up_s: float
@@ -62,7 +62,7 @@ class Soak:
     is_interrupted: bool = False
 
     def rows(self) -> list[Row]:
-        """Judge every figure by its samples after the warm-up."""
+        """Judge every figure by its samples after the warm-up, and return the rows."""
         judged_h = max(0.0, self.took_s - self.warm_up_s) / 3600
         series: dict[tuple[str, str], list[Sample]] = {}
         for sample in self._settled():
@@ -92,7 +92,7 @@ class Soak:
 
     @property
     def summary(self) -> str:
-        """What was done, in one sentence."""
+        """One sentence on what was run."""
         faults = ", ".join(f"{number} {kind}s" for kind, number in sorted(self.faults.items())) or "no fault"
         return (
             f"{self.took_s / 3600:.2f} h, of which {self.warm_up_s / 60:.0f} min warm-up; {self.nodes} nodes; "
@@ -102,13 +102,13 @@ class Soak:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return all there is as JSON values, samples included."""
+        """Return the whole result as JSON values, samples included."""
         rows = [msgspec.to_builtins(row) for row in self.rows()]
         return {**msgspec.to_builtins(self), "rows": rows, "grows": any(row["result"] in RISING for row in rows)}
 
 
 def page(soak: Soak) -> str:
-    """Return the report as Markdown with pictures in SVG, one a figure."""
+    """Return the report as Markdown with one SVG chart per figure."""
     lines = ["# Soak", "", soak.summary + ".", "", f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
     lines += [f"| {' | '.join(row.cells())} |" for row in soak.rows()]
     lines += [

@@ -1,4 +1,4 @@
-"""Run a soak: start the mesh, work in it, break it, look at it, and stop when the time is over or Ctrl-C comes."""
+"""Run a soak: start the mesh, put load on it, inject faults, take samples, and stop at the end or on Ctrl-C."""
 
 import asyncio
 import contextlib
@@ -28,12 +28,14 @@ from services.runtime.config import MeshError
 from services.runtime.credentials import admin_tokens
 
 SAMPLES: Final = 240
-"""How many times a soak is looked at, unless that is oftener than each five seconds or rarer than each minute."""
+"""Number of samplings of a soak; their interval is at least five seconds and at most a minute."""
 WARM_UP_SHARE: Final = 1 / 3
 WARM_UP_MAX_S: Final = 3600.0
 DEVICES: Final = 4
 EVENT_TTL_SHARE: Final = 0.5
-"""Events live for half of the warm-up, so that as many go as come when it ends; the default is an hour."""
+"""Lifetime of Events as a share of the warm-up, so that as many expire as are created when it ends. The
+default lifetime is an hour.
+"""
 ITSELF: Final = "supervisor and load"
 OUT_DEFAULT: Final = Path("runs/soak")
 
@@ -41,7 +43,9 @@ Say = Callable[[str], None]
 
 
 def warm_up_s(hours: float) -> float:
-    """Return how long nothing is judged: the first hour of eight (AS-46), a third of what is shorter."""
+    """Return the warm-up in seconds, in which nothing is judged: the first hour of eight (AS-46), a third of a
+    shorter soak.
+    """
     return min(WARM_UP_SHARE * 3600 * hours, WARM_UP_MAX_S)
 
 
@@ -167,7 +171,7 @@ def bench_soak(
     engine: str = "sqlite",
     say: Say = lambda _: None,
 ) -> Soak:
-    """Run a mesh for so long under churn and faults; Ctrl-C ends it early. `rate`: bare pods a second."""
+    """Run a mesh for `hours` under churn and faults; Ctrl-C ends it early. `rate`: bare pods a second."""
     return asyncio.run(
         _soak(hours, nodes=nodes, rate=rate, fault_period_s=fault_period_s, seed=seed, engine=engine, say=say)
     )

@@ -1,4 +1,4 @@
-"""How figures are read: from the kernel's files about each process, its metrics, the mesh's directory and leases."""
+"""Readers of figures: from the kernel's files on each process, its metrics, the mesh's directory and leases."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ METRICS_TIMEOUT_S: Final = 5.0
 
 
 def of_process(at_s: float, name: str, pid: int) -> Iterator[Sample]:
-    """Yield what the kernel knows of a process; nothing of one that is gone."""
+    """Yield the kernel's figures of a process; nothing if it has exited."""
     try:
         files = len(os.listdir(f"/proc/{pid}/fd"))
         threads = len(os.listdir(f"/proc/{pid}/task"))
@@ -31,7 +31,7 @@ def of_process(at_s: float, name: str, pid: int) -> Iterator[Sample]:
 
 
 def of_directory(at_s: float, data: Path) -> list[Sample]:
-    """Return the sizes of the mesh's folders, and of the store."""
+    """Return the sizes of the mesh's folders and of the store."""
     sizes = {folder.name: _size_mib(folder) for folder in sorted(data.iterdir()) if folder.is_dir()}
     store = [Sample(at_s, "store", "", 0, sizes["apiserver"])] if "apiserver" in sizes else []
     return [*(Sample(at_s, "directory", name, 0, size) for name, size in sizes.items()), *store]
@@ -49,7 +49,7 @@ def _size_mib(folder: Path) -> float:
 
 
 async def read_metrics(processes: Mapping[str, tuple[int, int]], token: str, begun_s: float) -> list[Sample]:
-    """Ask each process, by name (pid, port), for its metrics; those that do not answer are left out."""
+    """Scrape the metrics of each process, given by name as (pid, port); processes that do not answer are left out."""
     limit = aiohttp.ClientTimeout(total=METRICS_TIMEOUT_S)
 
     async with aiohttp.ClientSession(timeout=limit, headers={"Authorization": f"Bearer {token}"}) as session:
@@ -67,7 +67,7 @@ async def read_metrics(processes: Mapping[str, tuple[int, int]], token: str, beg
 
 
 async def read_leases(api: Api, begun_s: float) -> list[Sample]:
-    """Return the age of the node lease that was renewed longest ago; nothing when the server does not answer."""
+    """Return the age of the node lease with the oldest renewal; nothing when the server does not answer."""
     try:
         answer = await api.call(
             Request(verb="list", resource="leases.coordination.k8s.io", namespace="kube-node-lease")

@@ -1,7 +1,9 @@
-"""Does a figure grow? A line through its samples, how sure it is, and whether it is within what is allowed. Pure.
+"""Trend of a figure: a line through its samples, its confidence interval, and whether it is within its
+limit. Pure.
 
-Samples of one life of a process share a level; a restart begins another, so that a slope is that within lives.
-Successive samples are alike, so the interval is Newey and West's, which does not take each of them for news.
+Samples of one life of a process share a level; a restart begins another. The slope is therefore that
+within lives. Successive samples are correlated, so the interval is that of Newey and West, which does not
+treat them as independent.
 """
 
 import math
@@ -14,16 +16,16 @@ import numpy as np
 
 Result = Literal["ok", "grows", "unclear", "too short", "reported"]
 Z: Final = 1.96
-"""Standard errors to both sides: 95 %."""
+"""Standard errors on each side of the interval: 95 %."""
 SAMPLES_MIN: Final = 12
 LIFE_SAMPLES_MIN: Final = 4
 FULL_HOURS: Final = 8.0
-"""The length of the soak whose limits are said an hour (guarantees AS-46)."""
+"""Length in hours of the soak for which limits per hour are stated (guarantees AS-46)."""
 
 
 @dataclass(frozen=True)
 class Trend:
-    """A line through samples: units an hour, with the ends of its 95 % interval; `hours` from first to last sample."""
+    """A line through samples: slope in units per hour, with its 95 % interval; `hours` from first to last sample."""
 
     per_hour: float
     low: float
@@ -35,7 +37,8 @@ class Trend:
 
 @dataclass(frozen=True)
 class Limit:
-    """What a figure may grow by during a soak of eight hours; a shorter one may grow by as much, not by more an hour.
+    """Allowed growth of a figure in a soak of eight hours. In a shorter one it may grow by as much, not more per
+    hour.
 
     `growth`: in units of the figure; `share`: of its mean. The larger counts.
     """
@@ -44,12 +47,14 @@ class Limit:
     share: float = 0.0
 
     def per_hour(self, trend: Trend) -> float:
-        """Return the steepest slope that is allowed."""
+        """Return the steepest allowed slope, in units per hour."""
         return max(self.growth, self.share * abs(trend.mean)) / min(max(trend.hours, 1e-9), FULL_HOURS)
 
 
 def fit(at_s: Sequence[float], values: Sequence[float], lives: Sequence[object]) -> Trend | None:
-    """Return the common slope of all lives, None when there are too few samples. All three are of one length."""
+    """Return the common slope of all lives; None if there are too few samples. All three sequences have the same
+    length.
+    """
     counts = Counter(lives)
     kept = [place for place, life in enumerate(lives) if counts[life] >= LIFE_SAMPLES_MIN]
     if len(kept) < SAMPLES_MIN:
@@ -78,10 +83,11 @@ def fit(at_s: Sequence[float], values: Sequence[float], lives: Sequence[object])
 
 
 def judge(trend: Trend | None, limit: Limit | None, hours: float) -> Result:
-    """Return what a trend says of a figure that was judged for `hours`.
+    """Return the result for a figure with this trend that was judged for `hours`.
 
-    "grows": the slope is above its limit, and surely above nothing. "unclear": above its limit, but it may be chance.
-    "too short": what could be used of the samples covers less than half of the time. "reported": there is no limit.
+    "grows": the slope is above its limit, and surely above zero. "unclear": the slope is above its limit, but
+    that may be chance. "too short": the usable samples cover less than half of the time. "reported": there is
+    no limit.
     """
     if limit is None:
         return "reported"

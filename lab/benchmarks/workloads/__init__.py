@@ -1,6 +1,6 @@
-"""Loads for the scheduler, under the names and in the shapes of upstream's scheduler_perf.
+"""Workloads for the scheduler, with the names and shapes of upstream's scheduler_perf.
 
-A workload is a record: which nodes there are, which pods come first, which pods are measured, and what
-happens meanwhile. `lab.benchmarks.algorithm` and `lab.benchmarks.scheduler_mesh` play the same records.
-Source: kubernetes/kubernetes `test/integration/scheduler_perf/*/performance-config.yaml`.
+A workload is a record of its nodes, the pods created first, the measured pods, and concurrent operations.
+`lab.benchmarks.algorithm` and `lab.benchmarks.scheduler_mesh` run the same records. Source:
+kubernetes/kubernetes `test/integration/scheduler_perf/*/performance-config.yaml`.
 """

@@ -1,4 +1,4 @@
-"""Pods that want to be near others, or far from them."""
+"""Workloads of pods with pod affinity or anti-affinity."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Pods that only need capacity, with and without a node affinity, and pods that never find any."""
+"""Workloads of pods that only need capacity, with and without node affinity, and of pods that never find any."""
 
 from typing import Final
 

@@ -1,4 +1,6 @@
-"""Pods with ResourceClaims; each node has a pool of devices of its own (scheduler_perf's directory `dra`)."""
+"""Workloads of pods with ResourceClaims; each node has a pool of devices of its own (scheduler_perf's
+directory `dra`).
+"""
 
 from typing import Final
 
@@ -10,7 +12,7 @@ DRIVER: Final = "test-driver.cdi.k8s.io"
 POD: Final = templates.pod("claims", is_light=True)
 NODES: Final = CreateNodes(template=templates.node(pods="3000"))
 SIZES: Final = (Size(100, 1_000, 1_000), Size(1_000, 2_500, 2_500), Size(5_000, 2_500, 5_000))
-"""Upstream's are 100 to 500 nodes; with 20 devices of a node, all pods find some."""
+"""Sizes of the workloads. Upstream's are 100 to 500 nodes; with 20 devices per node, all pods find some."""
 
 
 def _claim(*selectors: str, count: int = 1) -> Document:

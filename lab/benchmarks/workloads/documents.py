@@ -1,4 +1,4 @@
-"""From a workload's templates to the documents of single objects, quickly: the template is encoded once."""
+"""Documents of single objects from a workload's templates; for speed, each template is encoded only once."""
 
 import copy
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class NewObject:
 
 
 def nodes_of(op: CreateNodes, size: Size) -> Iterator[NewObject]:
-    """Yield the step's nodes."""
+    """Yield the nodes of a step."""
     template = copy.deepcopy(op.template)
     labels = {**template["metadata"].get("labels", {}), templates.HOSTNAME: NAME}
     template["metadata"] = {"name": NAME, "labels": labels}
@@ -47,12 +47,12 @@ def nodes_of(op: CreateNodes, size: Size) -> Iterator[NewObject]:
 
 
 def node_name(op: CreateNodes, number: int) -> str:
-    """Return the name of the step's node of that number."""
+    """Return the name of a step's node by its number."""
     return op.name or f"node-{number:05d}"
 
 
 def csi_nodes_of(op: CreateNodes, size: Size) -> Iterator[Document]:
-    """Yield what the drivers of the step's nodes say they can attach; nothing when none is limited."""
+    """Yield a CSINode with the attach limits for each of the step's nodes; nothing when there are no limits."""
     drivers = [{"name": driver, "nodeID": "@", "allocatable": {"count": count}} for driver, count in op.attachable]
     for node in nodes_of(op, size) if drivers else ():
         named = [{**driver, "nodeID": node.name} for driver in drivers]
@@ -61,7 +61,7 @@ def csi_nodes_of(op: CreateNodes, size: Size) -> Iterator[Document]:
 
 
 def pods_of(op: CreatePods, step: int, size: Size, *, is_stored: bool = False) -> Iterator[NewObject]:
-    """Yield the step's pods, as a user sends them or, `is_stored`, as a watch shows them."""
+    """Yield the pods of a step, as a user sends them or, with `is_stored`, as a watch delivers them."""
     template = with_name(op.template, NAME)
     template["metadata"]["namespace"] = NAMESPACE
     if op.volume:
@@ -89,7 +89,7 @@ def _claims_name(op: CreatePods, step: int, number: int) -> str:
 
 
 def claims_of(op: CreatePods, step: int, size: Size) -> Iterator[Document]:
-    """Yield the claims that the step's pods bring, as a user creates them."""
+    """Yield the ResourceClaims of the step's pods, as a user creates them."""
     count = size.count(op.count) if op.claims else 0
     for number in range(0, count, op.pods_per_claim):
         for place, spec in enumerate(op.claims):
@@ -99,7 +99,7 @@ def claims_of(op: CreatePods, step: int, size: Size) -> Iterator[Document]:
 
 
 def devices_of(op: CreateDevices, size: Size) -> Iterator[tuple[str, Document]]:
-    """Yield the class and the nodes' slices, as `(resource, document)`."""
+    """Yield the device class and the nodes' slices, as `(resource, document)`."""
     selectors = [{"cel": {"expression": op.selector}}] if op.selector else []
     meta: Document = {"name": op.class_name}
     head = {"apiVersion": DRA_VERSION, "kind": "DeviceClass", "metadata": meta, "spec": {"selectors": selectors}}
@@ -116,9 +116,9 @@ def devices_of(op: CreateDevices, size: Size) -> Iterator[tuple[str, Document]]:
 def deferred_of(
     op: DeferResizes, step: int, size: Size, *, is_stored: bool = False
 ) -> Iterator[tuple[NewObject, Document]]:
-    """Yield the step's pods with a node, each with the status that its kubelet would write.
+    """Yield the step's pods, each bound to a node, with the status that its kubelet would write.
 
-    `is_stored`: as a watch shows them, status and all.
+    `is_stored`: as a watch delivers them, status included.
     """
     container = op.template["spec"]["containers"][0]["name"]
     now = {"lastTransitionTime": CREATED, "status": "True"}
@@ -140,7 +140,7 @@ def deferred_of(
 
 
 def with_name(document: Document, name: str) -> Document:
-    """Return a copy that has this name instead of a prefix."""
+    """Return a copy with this name instead of a name prefix."""
     copied = copy.deepcopy(document)
     copied["metadata"].pop("generateName", None)
     copied["metadata"]["name"] = name
@@ -148,7 +148,7 @@ def with_name(document: Document, name: str) -> Document:
 
 
 def as_sent(pod: Document) -> Document:
-    """Return the pod with a priority class in place of a number, which only admission may write."""
+    """Return the pod with a priority class instead of a number, which only admission may write."""
     priority = pod["spec"].pop("priority", None)
     if priority is not None:
         pod["spec"]["priorityClassName"] = PRIORITY_CLASS.format(priority)
@@ -169,7 +169,7 @@ def stored(pod: Document) -> Document:
 
 
 def priorities_of(workload: Workload) -> list[int]:
-    """Return the priorities that the workload's pods have, each once, rising."""
+    """Return the distinct priorities of the workload's pods, ascending."""
     found = set()
     for op in workload.ops:
         documents = [op.template] if isinstance(op, CreatePods) else [d for _, d in getattr(op, "templates", ())]

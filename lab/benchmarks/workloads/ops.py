@@ -1,4 +1,4 @@
-"""What a workload does, step by step; upstream calls a step an opcode."""
+"""Steps of a workload; upstream calls a step an opcode."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,7 +12,7 @@ Volume = Literal["", "in-tree", "csi"]
 
 @dataclass(frozen=True)
 class Size:
-    """How big: nodes, pods that are there first, pods that are measured."""
+    """Size of a workload: number of nodes, of pods created first, and of measured pods."""
 
     nodes: int
     init_pods: int
@@ -20,11 +20,11 @@ class Size:
 
     @property
     def namespaces(self) -> int:
-        """Over how many namespaces first pods are dealt where a workload deals them: one for 50 nodes."""
+        """Number of namespaces among which a workload distributes its first pods: one per 50 nodes."""
         return max(1, self.nodes // 50)
 
     def count(self, of: Count) -> int:
-        """Return how many that is."""
+        """Return a count as a number."""
         if isinstance(of, int):
             return of
         found: int = getattr(self, of)
@@ -33,10 +33,10 @@ class Size:
 
 @dataclass(frozen=True)
 class CreateNodes:
-    """Nodes of one template; every node has its name as `kubernetes.io/hostname`.
+    """Nodes from one template; every node has its name as `kubernetes.io/hostname`.
 
-    `zones` are dealt out in turn. `name`: of the one node there is, instead of numbered ones. `attachable`:
-    volumes a node takes, by CSI driver.
+    `zones` are assigned in turn. `name`: of the only node, instead of numbered names. `attachable`: volumes
+    per node, by CSI driver.
     """
 
     count: Count = "nodes"
@@ -66,9 +66,9 @@ class CreateObject:
 
 @dataclass(frozen=True)
 class CreateDevices:
-    """A device class, and devices that a driver publishes: a pool of each node, in one slice.
+    """A device class, and the devices of a driver: one pool per node, in one slice.
 
-    `device`: a device as slices have it, without a name; `selector`: of the class, in CEL, "" for none.
+    `device`: a device as in a slice, without a name; `selector`: CEL expression of the class, empty for none.
     """
 
     driver: str
@@ -80,13 +80,13 @@ class CreateDevices:
 
 @dataclass(frozen=True)
 class CreatePods:
-    """Pods of one template, and waiting until all have a node.
+    """Pods from one template, and a wait until all have a node.
 
-    `namespace` "": one of its own. `is_dealt`: over namespaces `<namespace>-0` … in turn. `is_measured`: these
-    are what the figures are of. `may_wait`: some or all cannot be scheduled, so that they are not waited for.
-    `volume`: each pod brings a claim that is bound to a volume of this sort already. `claims`: each pod brings a
-    ResourceClaim of each of these specs, or shares it with as many pods as `pods_per_claim` says. `per_s`: how many are
-    created in a second, one after the other; 0: all at once.
+    `namespace`: empty for one of its own. `is_dealt`: pods are distributed over the namespaces
+    `<namespace>-0` … in turn. `is_measured`: the figures are of these pods. `may_wait`: some or all cannot be
+    scheduled, so that the step does not wait. `volume`: each pod brings a claim that is already bound to a
+    volume of this sort. `claims`: each pod brings a ResourceClaim of each of these specs, or shares it among
+    `pods_per_claim` pods. `per_s`: pods created per second, one after the other; 0: all at once.
     """
 
     template: Document
@@ -103,9 +103,9 @@ class CreatePods:
 
 @dataclass(frozen=True)
 class DeferResizes:
-    """Pods that are on the workload's nodes already, dealt out in turn, whose resize the node defers.
+    """Pods already bound to the workload's nodes, distributed in turn, whose resize the node defers.
 
-    `template` asks for what they request, `allocated` is what they have.
+    `template`: has the desired requests; `allocated`: the resources that the pods have.
     """
 
     template: Document
@@ -116,7 +116,8 @@ class DeferResizes:
 
 @dataclass(frozen=True)
 class Churn:
-    """From here on, create one object of each template in every interval; `recreate`: and delete the last one.
+    """Create one object of each template in every interval from here on; `recreate`: delete the previous ones
+    first.
 
     `templates`: `(resource, document)`.
     """
@@ -128,7 +129,7 @@ class Churn:
 
 @dataclass(frozen=True)
 class DeletePods:
-    """From here on, delete the pods of an earlier step one after the other. `of`: the step's namespace."""
+    """Delete the pods of an earlier step one after the other from here on. `of`: the step's namespace."""
 
     of: str
     per_s: float
@@ -139,7 +140,7 @@ Op = CreateNodes | CreateDevices | CreateNamespaces | CreateObject | CreatePods 
 
 @dataclass(frozen=True)
 class Workload:
-    """`sizes`: upstream's own, smallest first; other numbers of nodes are scaled from the nearest."""
+    """A named workload. `sizes`: upstream's own, smallest first; other numbers of nodes are scaled from the nearest."""
 
     name: str
     what: str
@@ -148,11 +149,11 @@ class Workload:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether the number of nodes is free."""
+        """Whether the number of nodes can be chosen."""
         return any(isinstance(op, CreateNodes) and op.count == "nodes" for op in self.ops)
 
     def size(self, nodes: int, *, init_pods: int | None = None, pods: int | None = None) -> Size:
-        """Return the size for so many nodes; what is given is kept as it is."""
+        """Return the size for a number of nodes; `init_pods` and `pods` are scaled unless given."""
         near = min(self.sizes, key=lambda size: abs(size.nodes - nodes))
         by = nodes / near.nodes if self.is_scaled else 1
         return Size(

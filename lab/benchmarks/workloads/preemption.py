@@ -1,4 +1,4 @@
-"""Pods that have to preempt."""
+"""Workloads of pods that have to preempt others."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from lab.benchmarks.workloads import templates
 from lab.benchmarks.workloads.ops import Churn, CreateNodes, CreatePods, Size, Workload
 
 FULL: Final = CreatePods(templates.LOW, "init_pods")
-"""Four to a node: 3.6 of its 4 CPUs."""
+"""Step that fills the nodes: four low-priority pods per node, 3.6 of its 4 CPUs."""
 
 WORKLOADS: Final = (
     Workload(

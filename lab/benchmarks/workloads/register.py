@@ -1,4 +1,4 @@
-"""Every workload by its name."""
+"""Register of all workloads by name."""
 
 import difflib
 from typing import Final
@@ -15,11 +15,11 @@ NEAR_MAX: Final = 3
 
 
 class UnknownWorkload(ValueError):
-    """There is no workload of that name; the message names some that are near."""
+    """There is no workload of that name; the message suggests similar names."""
 
 
 def workload(name: str) -> Workload:
-    """Return the workload of that name; capitals do not matter. Raises: UnknownWorkload."""
+    """Return the workload of that name, case-insensitively. Raises: UnknownWorkload."""
     found = {known.lower(): each for known, each in WORKLOADS.items()}
     if name.lower() in found:
         return found[name.lower()]

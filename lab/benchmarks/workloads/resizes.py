@@ -1,7 +1,9 @@
-"""New pods beside pods that run and want more than their nodes have left (KEP-5836).
+"""Workload of new pods beside running pods whose deferred resizes exceed what their nodes have left
+(KEP-5836).
 
-Not of upstream's making: its scheduler_perf has no resizes. Nodes are short of memory, which the new pods do not ask
-for, and no pod there may be evicted, so that no resize can come true. Source: kep-5836, acceptance scenario 20.
+It is not upstream's: scheduler_perf has no resizes. Nodes are short of memory, which the new pods do not
+request, and no pod there may be evicted, so that no resize succeeds. Source: kep-5836, acceptance
+scenario 20.
 """
 
 from typing import Final
@@ -14,7 +16,7 @@ WISHING: Final = templates.pod("wishing", requests={"cpu": "10m", "memory": "200
 CPU_ONLY: Final = templates.cpu_only("pod")
 LEAVING: Final = templates.cpu_only("leaving")
 DEFER: Final = DeferResizes(WISHING, {"cpu": "10m", "memory": "100Mi"})
-"""Ten to a node of 1 GiB ask for 200 MiB each, and have 100."""
+"""Step that creates the deferred resizes: ten pods per node of 1 GiB request 200 MiB each, and have 100."""
 
 WORKLOADS: Final = (
     Workload(

@@ -1,4 +1,4 @@
-"""Pods that want to be spread over zones or nodes."""
+"""Workloads of pods that are spread over zones or nodes."""
 
 from typing import Final
 

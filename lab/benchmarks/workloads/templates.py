@@ -16,7 +16,7 @@ OF_THE_TEAM: Final[Document] = {"namespaceSelector": {"matchLabels": DEVOPS}}
 
 
 def node(**resources: str) -> Document:
-    """Return a Ready node without a name: 4 CPUs, 32 GiB, 110 pods, and what else is said."""
+    """Return a Ready node without a name: 4 CPUs, 32 GiB, 110 pods, and the given `resources`."""
     amounts = {"pods": "110", "cpu": "4", "memory": "32Gi", **resources}
     return {
         "apiVersion": "v1",
@@ -51,21 +51,21 @@ def pod(
 
 
 Affinity = Callable[[str, Document], Document]
-"""`required` or `preferred`: from podAffinity or podAntiAffinity and a PodAffinityTerm."""
+"""`required` or `preferred`: a function from podAffinity or podAntiAffinity and a PodAffinityTerm to an affinity."""
 
 
 def required(kind: str, term: Document) -> Document:
-    """Return an affinity that must be met; `kind` is podAffinity or podAntiAffinity."""
+    """Return a required affinity; `kind` is podAffinity or podAntiAffinity."""
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def preferred(kind: str, term: Document) -> Document:
-    """Return an affinity of weight 1."""
+    """Return a preferred affinity of weight 1."""
     return {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}}
 
 
 def beside(prefix: str, labels: Document, how: Affinity, kind: str, key: str, where: Document) -> Document:
-    """Return a pod with an affinity to pods with its own labels; `where`: in which namespaces, as the term says it."""
+    """Return a pod with an affinity to pods with its own labels; `where`: the namespace fields of the term."""
     term = {"labelSelector": {"matchLabels": labels}, "topologyKey": key, **where}
     return pod(prefix, labels=labels, affinity=how(kind, term))
 
@@ -106,7 +106,7 @@ LIGHT: Final = pod("light-pod", is_light=True, terminationGracePeriodSeconds=0)
 LOW: Final = pod("low", requests={"cpu": "900m"}, terminationGracePeriodSeconds=0)
 HIGH: Final = pod("high", requests={"cpu": "3000m"}, priority=10)
 HIGH_LARGE: Final = pod("pod-h", requests={"cpu": "9"}, priority=10)
-"""Asks for more CPU than any node has."""
+"""A pod that requests more CPU than any node has."""
 ANTI_AFFINITY: Final = beside("anti-affinity-pod", GREEN, required, "podAntiAffinity", HOSTNAME, IN_TWO_NAMESPACES)
 AFFINITY: Final = beside("affinity-pod", BLUE, required, "podAffinity", ZONE, IN_TWO_NAMESPACES)
 PREFERRED_AFFINITY: Final = beside("preferred-affinity-pod", RED, preferred, "podAffinity", HOSTNAME, IN_TWO_NAMESPACES)

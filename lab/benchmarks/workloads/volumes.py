@@ -1,4 +1,4 @@
-"""Pods that bring volumes; their claims are bound before the pods come."""
+"""Workloads of pods with volumes; their claims are bound before the pods are created."""
 
 from typing import Final
 

@@ -1,1 +1,1 @@
-"""What `keplab bench` prints and writes of what is measured elsewhere."""
+"""Printing and writing of results for `keplab bench`; the measuring is elsewhere."""

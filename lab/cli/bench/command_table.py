@@ -1,7 +1,7 @@
-"""The commands of `keplab bench`: name, module and the one line that its help shows for each.
+"""The commands of `keplab bench`: name, module and one line of help for each.
 
-The help is this table, so that it imports no benchmark. A new one is a module of `lab/benchmarks/` that has `BENCH`,
-and a row here; the first line of its help is the row's.
+The help is this table, so that it imports no benchmark. To add a benchmark, add a module of `lab/benchmarks/`
+that has `BENCH`, and a row here; the first line of its help is the row's.
 """
 
 from lab.cli.command_table import Row

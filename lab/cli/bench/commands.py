@@ -1,4 +1,4 @@
-"""Commands made of benchmarks' records: what a record says becomes options, a run, and what is printed."""
+"""Commands made from benchmarks' records: a record gives the options, the run and the printed table."""
 
 import importlib
 import time
@@ -25,7 +25,7 @@ NUMBERS: dict[type, Callable[..., click.ParamType[Any]]] = {int: click.IntRange,
 
 
 class Benches(Group):
-    """The benchmarks of the table; only the one that is called is imported."""
+    """The benchmarks of the table; only the called benchmark is imported."""
 
     def lines(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """Return the table."""
@@ -136,7 +136,7 @@ def _progress(bench: "Bench[Any, Any]", output: str) -> Iterator[Callable[[str, 
 
 
 def shown_by(bar: Progress) -> Callable[[str, int, int], None]:
-    """Return what shows how far it is; drawing costs CPU, so that it is done ten times a second."""
+    """Return the function that shows progress. It draws at most ten times a second, because drawing costs CPU."""
     task, drawn_at_s = bar.add_task("starting", total=None), 0.0
 
     def show(what: str, done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""`keplab bench --config FILE`: upstream's scheduler_perf files, run as they are, and what is printed and written."""
+"""`keplab bench --config FILE`: run upstream's scheduler_perf files as they are; print and write the results."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ DURATION, THROUGHPUT, ATTEMPTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class PerfOptions:
-    """What a user says of a file of scheduler_perf, one field an option, as click parses it.
+    """Options of a scheduler_perf run, one field an option, as click parses it.
 
-    `config`: the file, None for none. `workload_re`: what CASE/NAME matches, "" for all; `labels`: those that it must
-    have, or with - must not, with commas between. `data_items_dir`: where the data items are written, None for nowhere.
-    `topic`: in the name of their file, "" for the file's folder. `assignments`: NAME=VALUE of switches.
+    `config`: the file, None if not given. `workload_re`: regular expression that CASE/NAME must match, "" for all.
+    `labels`: labels that a workload must have, or with - must not, with commas between. `data_items_dir`: where the
+    data items are written, None for nowhere. `topic`: part of the name of their file, "" for the file's folder.
+    `assignments`: NAME=VALUE of switches.
     """
 
     config: str | None
@@ -52,7 +53,7 @@ class PerfOptions:
 
 
 def options(command: F) -> F:
-    """Give a command the options that go with `--config`."""
+    """Add the options that go with `--config` to a command."""
     decorators: Sequence[Callable[[F], F]] = (
         click.option("--config", metavar="FILE", help="scheduler_perf file to run, such as performance-config.yaml"),
         click.option(
@@ -95,8 +96,10 @@ def options(command: F) -> F:
 
 
 def bench_file(options: PerfOptions, config: str, progress: Progress) -> int:
-    """Run the workloads of a file that the options choose; return the exit code. Raises: KeyboardInterrupt, with what
-    was measured so far written and printed."""
+    """Run the workloads of a file that the options select; return the exit code.
+
+    Raises: KeyboardInterrupt, after the results measured so far are written and printed.
+    """
     from lab.benchmarks.scheduler_perf import cases, run
     from lab.benchmarks.scheduler_perf.located_yaml import FileError
     from lab.benchmarks.scheduler_perf.selection import Unselected

@@ -1,1 +1,1 @@
-"""One file a command: `up.py` has the function `up`, and `keplab up` exists. Nothing else needs to know."""
+"""One file for each command: `up.py` has the function `up` for `keplab up`; the command table lists them."""

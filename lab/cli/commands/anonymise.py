@@ -1,4 +1,4 @@
-"""`keplab anonymise`: a file of another tool without the names of those it comes from."""
+"""`keplab anonymise`: write a file of another tool without the names of its origin."""
 
 from __future__ import annotations
 

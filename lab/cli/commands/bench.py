@@ -1,4 +1,4 @@
-"""`keplab bench`: how fast this machine's mesh is, and its scheduler."""
+"""`keplab bench`: measure how fast the mesh and its scheduler are on this machine."""
 
 import click
 

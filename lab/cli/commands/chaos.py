@@ -1,4 +1,4 @@
-"""`keplab chaos`: a scenario under random faults, many seeds."""
+"""`keplab chaos`: run a scenario under random faults, with many seeds."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`keplab compare`: one scenario, several arms, the same seeds; what differs, how much, and in how many seeds."""
+"""`keplab compare`: run a scenario in several arms with equal seeds; show what differs, how much and how often."""
 
 import os
 import platform
@@ -41,12 +41,12 @@ from services.api.switches import SwitchError, Switches
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """What a user says of a comparison, one field an option or argument, as click parses it.
+    """Options of a comparison, one field an option or argument, as click parses it.
 
-    `arms`: NAME:SWITCH=VALUE[,…]; `assignments`: NAME=VALUE for all of them; `seed`: the first of `seeds`. `server`:
-    HOST:PORT, `containers`: a compose project, of a mesh that runs already; "" for none. `report`: the page, None for
-    one in `runs`; `runs`: a folder, or NO_RUNS. `recording`: a folder for recordings; `record`: the file that knows
-    what has run. `workers`: processes, 0 for as many as cores.
+    `arms`: NAME:SWITCH=VALUE[,…]; `assignments`: NAME=VALUE for all of them; `seed`: the first of `seeds`. `server`
+    (HOST:PORT) and `containers` (a compose project) name a mesh that already runs; "" if not given. `report`: the
+    page, None for one in `runs`; `runs`: a folder, or NO_RUNS. `recording`: a folder for recordings; `record`: the
+    file that lists the finished runs. `workers`: processes, 0 for as many as cores.
     """
 
     file: Path
@@ -211,7 +211,7 @@ def _remark_equal(arms: Sequence[Arm], of_arms: Sequence[Switches]) -> None:
 
 
 class _Began(NamedTuple):
-    """When the command began, and how busy the machine was then."""
+    """Start time of the command, and the machine's load at that time."""
 
     at: datetime
     monotonic_s: float

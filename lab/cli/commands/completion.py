@@ -1,4 +1,4 @@
-"""`keplab completion`: what a shell needs to complete commands, options and their values."""
+"""`keplab completion`: print the script with which a shell completes commands, options and their values."""
 
 import click
 from click.shell_completion import get_completion_class

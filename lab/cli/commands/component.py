@@ -1,4 +1,4 @@
-"""`keplab component`: one component of a mesh, as a container or a pod starts it."""
+"""`keplab component`: run one component of a mesh, as a container or a pod starts it."""
 
 import os
 import socket
@@ -22,8 +22,10 @@ Examples:
 
 
 def arguments(component: str, given: Sequence[str], hostname: str, address: str) -> list[str]:
-    """Return the component's flags: of a kubelet host also its name and address, unless they are given, which are those
-    of the container it runs in."""
+    """Return the component's flags.
+
+    A kubelet host also gets the name and address of its container, unless they are given.
+    """
     own = {"--name": f"kubelet/{hostname}", "--address": address} if component == "kubelet" else {}
     is_given = {
         flag: f"{PREFIX}{flag.lstrip('-').upper()}" in os.environ

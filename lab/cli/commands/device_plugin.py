@@ -1,4 +1,4 @@
-"""`keplab device-plugin`: be a node's emulated device plugin, or have the one that runs do something."""
+"""`keplab device-plugin`: run a node's emulated device plugin, or command one that runs."""
 
 import asyncio
 import os
@@ -35,11 +35,11 @@ ACT is one of: {", ".join(sorted(ACTS))}.
 
 @dataclass(frozen=True, kw_only=True)
 class PluginOptions:
-    """What a user says of the plugin, one field an option or argument, as click parses it.
+    """Options of the plugin, one field an option or argument, as click parses it.
 
-    `topology`: the NUMA node of each of so many `devices`, with commas between, "" for none. `delay`: seconds.
-    `folder`: the directory of the kubelet's socket, None where `node` and `data` say it. `act`: what a plugin that runs
-    is to do with the devices `device_ids`, None: be a plugin.
+    `topology`: the NUMA node of each of the `devices`, with commas between, "" for no topology. `delay`: seconds.
+    `folder`: the directory of the kubelet's socket, None where `node` and `data` say it. `act`: what a running
+    plugin shall do with the devices `device_ids`; None: run a plugin.
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""`keplab diff`: what changed in a mesh between two versions, and where two runs decided differently."""
+"""`keplab diff`: show what changed in a mesh between two versions, or where two runs decided differently."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lab.cli.run_difference import Side
 
 NOISE = ("leases.coordination.k8s.io", "events")
-"""Kinds that change all the time; compared when they are named, or with --all."""
+"""Kinds that change all the time; compared only when they are named, or with --all."""
 VALUE_MAX = 80
 EPILOG = """\
 \b

@@ -1,4 +1,4 @@
-"""`keplab doctor`: whether this machine has what keplab needs, line by line, and what to do where it has not."""
+"""`keplab doctor`: check line by line whether this machine has what keplab needs, and say what to do if not."""
 
 import json
 import os
@@ -27,7 +27,7 @@ PYTHON_MIN, PYTHON_TRIED = (3, 11), (3, 14)
 LOCK = Path(__file__).parents[3] / "requirements-runtime.lock"
 MIB = 2**20
 DISK_MIN, DISK_ENOUGH = 256 * MIB, 2048 * MIB
-"""Below the first a store goes read-only; an hour of a busy mesh writes the second."""
+"""Free bytes of disk: below the first a store goes read-only; an hour of a busy mesh writes the second."""
 FILES_MIN, FILES_ENOUGH = 256, 4096
 ASKED_MAX_S = 10.0
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
@@ -42,7 +42,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, `ok`, `warn` or `fail`, what was found, and what to do about it."""
+    """One check: its name, `ok`, `warn` or `fail`, what was found, and what to do about it."""
 
     name: str
     status: str
@@ -87,7 +87,7 @@ def checks(data: Path, environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def python(found: tuple[int, ...]) -> Check:
-    """Whether this Python is one that keplab runs on."""
+    """Check whether keplab runs on this Python."""
     text = f"{'.'.join(map(str, found))} on {platform.system()}"
     if found[:2] < PYTHON_MIN:
         return Check("python", FAIL, text, "install Python 3.11 or newer")
@@ -97,7 +97,7 @@ def python(found: tuple[int, ...]) -> Check:
 
 
 def libraries(lock: Path) -> Check:
-    """Whether the libraries are there, in the versions of the lock where there is one (in the repository)."""
+    """Check whether the libraries are installed, in the lock's versions where there is a lock (in the repository)."""
     wanted: dict[str, str] = {}
     if lock.exists():
         wanted = dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)(?=\s*(?:\\|$))", lock.read_text(), re.M))
@@ -121,7 +121,7 @@ def libraries(lock: Path) -> Check:
 
 
 def loopback() -> Check:
-    """Whether a server can listen on a port of 127.0.0.1 and be reached there."""
+    """Check whether a server can listen on a port of 127.0.0.1 and be reached there."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
@@ -132,7 +132,7 @@ def loopback() -> Check:
 
 
 def proxies(environ: Mapping[str, str]) -> Check:
-    """Whether requests to 127.0.0.1 go there, and not to a proxy."""
+    """Check whether requests to 127.0.0.1 go there, and not to a proxy."""
     given = {name.lower(): value for name, value in environ.items() if name.lower().endswith("_proxy") and value}
     used = [name for name in PROXIES if given.get(name)]
     if not used:
@@ -145,7 +145,7 @@ def proxies(environ: Mapping[str, str]) -> Check:
 
 
 def proc(path: Path) -> Check:
-    """Whether the kernel says how much memory and how many files processes have."""
+    """Check whether the kernel shows the memory and open files of processes."""
     if (path / "self" / "stat").exists():
         return Check("/proc", OK, "there")
     return Check(
@@ -154,7 +154,7 @@ def proc(path: Path) -> Check:
 
 
 def disk(data: Path, free_of: Callable[[Path], int]) -> Check:
-    """Whether there is space where the mesh stores."""
+    """Check whether the disk of the data folder has enough free space."""
     place = data.absolute()
     while not place.exists():
         place = place.parent
@@ -168,7 +168,7 @@ def disk(data: Path, free_of: Callable[[Path], int]) -> Check:
 
 
 def open_files(limit: int) -> Check:
-    """Whether a process may open as many files and sockets as a large mesh takes."""
+    """Check whether a process may open as many files and sockets as a large mesh needs."""
     if limit == resource.RLIM_INFINITY or limit >= FILES_ENOUGH:
         return Check("open files", OK, "unlimited" if limit == resource.RLIM_INFINITY else f"at most {limit}")
     status = FAIL if limit < FILES_MIN else WARN
@@ -176,7 +176,7 @@ def open_files(limit: int) -> Check:
 
 
 def clock(now_s: float) -> Check:
-    """Whether the clock is later than what is installed: certificates are good from their signing on."""
+    """Check whether the clock is later than the installation: certificates are not valid before their signing."""
     made_s = Path(__file__).stat().st_mtime
     text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s))
     if now_s < made_s - 60:
@@ -187,7 +187,7 @@ def clock(now_s: float) -> Check:
 
 
 def data_folder(data: Path) -> Check:
-    """Whether the data folder can be written, and by its owner alone: there are keys in it."""
+    """Check whether the data folder can be written, and only by its owner: it holds keys."""
     name = f"data folder {data}"
     if not data.exists():
         place = data.absolute().parent
@@ -208,7 +208,7 @@ def data_folder(data: Path) -> Check:
 
 
 def kubectl(path: str | None) -> Check:
-    """Whether there is a kubectl within one minor version of the release that is followed."""
+    """Check whether there is a kubectl within one minor version of the release that keplab follows."""
     if path is None:
         return Check("kubectl", WARN, "not on the PATH", f"install {FOLLOWED} or a neighbour: nothing else needs it")
     try:
@@ -224,7 +224,7 @@ def kubectl(path: str | None) -> Check:
 
 
 def docker(path: str | None) -> Check:
-    """Whether an engine answers, for the mesh in containers."""
+    """Check whether a Docker engine answers, for the mesh in containers."""
     if path is None:
         return Check("docker", WARN, "not on the PATH", "only the mesh in containers needs it")
     try:
@@ -236,7 +236,7 @@ def docker(path: str | None) -> Check:
 
 
 def compose(path: str | None) -> Check:
-    """Whether docker has its plugin compose."""
+    """Check whether docker has its compose plugin."""
     try:
         return Check("docker compose", OK, _said(path or "docker", "compose", "version", "--short").strip())
     except (OSError, subprocess.SubprocessError):

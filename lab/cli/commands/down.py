@@ -18,7 +18,7 @@ from services.runtime.mesh_directory import LOCK_FILE, holder, is_alive
 STOP_MAX_S = 60.0
 POLL_S = 0.02
 BEGINNING_S = 0.5
-"""How long it is looked for a mesh that was begun just before and has not yet taken its directory."""
+"""Seconds to wait for a mesh that was just started and has not yet locked its directory."""
 
 
 EPILOG = """\

@@ -1,4 +1,4 @@
-"""`keplab dra-driver`: be a node's emulated DRA driver, or have the one that runs do something."""
+"""`keplab dra-driver`: run a node's emulated DRA driver, or command one that runs."""
 
 import asyncio
 import os
@@ -48,10 +48,11 @@ Instead of devices and pools, FILE may have ResourceSlices, as `kubectl get reso
 
 @dataclass(frozen=True, kw_only=True)
 class DriverOptions:
-    """What a user says of the driver, one field an option or argument, as click parses it.
+    """Options of the driver, one field an option or argument, as click parses it.
 
-    `text`: its name and what it is in short, `config`: the file that says it at length; one of them. `instance`: which
-    of several, "" for the only one. `act`: what a driver that runs is to do with `words`, None: be a driver.
+    `text`: its name and its definition in short; `config`: the file that defines it in full; one of them is given.
+    `instance`: which of several, "" for the only one. `act`: what a running driver shall do with `words`; None: run
+    a driver.
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""`keplab events`: lines of the event log, of a run or of the mesh that runs."""
+"""`keplab events`: print lines of the event log, of a run or of the mesh that runs."""
 
 import difflib
 import time
@@ -136,7 +136,7 @@ def events(
 
 
 class _Read:
-    """What was read and shown, so that an answer without a line says that there were others."""
+    """Counts of the lines read and shown, to say that there were lines when none of them is printed."""
 
     def __init__(self) -> None:
         self._events: set[str] = set()

@@ -1,4 +1,4 @@
-"""`keplab explain`: why is it so; asked of the scheduler that decided it."""
+"""`keplab explain`: ask the scheduler that decided it why a pod is where it is."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def explain(
 
 @dataclass(frozen=True)
 class ExplainTarget:
-    """What is asked for: the queue, or pods of a namespace by name or glob."""
+    """Target of the question: the queue, or pods of a namespace by name or glob."""
 
     target: str
     namespace: str
@@ -101,23 +101,23 @@ class ExplainTarget:
 
     @property
     def is_queue(self) -> bool:
-        """Whether it is the queue."""
+        """Whether the target is the queue."""
         return self.target == "scheduler/queue"
 
     @property
     def is_glob(self) -> bool:
-        """Whether several pods may be meant."""
+        """Whether the name is a glob, which may match several pods."""
         return not self.is_queue and any(sign in self.name for sign in "*?[")
 
     def names(self, known: Sequence[str]) -> list[str]:
-        """Return the names of the pods that are meant."""
+        """Return the names of the targeted pods."""
         if not self.is_glob:
             return [self.name]
         here = [name for space, _, name in (pod.partition("/") for pod in known) if space == self.namespace]
         return fnmatch.filter(here, self.name)
 
     def refuse(self, known: Sequence[str]) -> NoReturn:
-        """End the command, because no pod is meant that a scheduler knows; name those that it knows."""
+        """End the command because no scheduler knows a targeted pod; name the pods that are known."""
         close = difflib.get_close_matches(f"{self.namespace}/{self.name}", known, n=NAMES_SHOWN, cutoff=0.5)
         named = [*close, *(pod for pod in known if pod not in close)]
         shown = [pod.removeprefix(f"{self.namespace}/") for pod in sorted(named[:NAMES_SHOWN])]

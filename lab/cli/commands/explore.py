@@ -1,4 +1,4 @@
-"""`keplab explore`: a scenario under many orders of its messages."""
+"""`keplab explore`: run a scenario under many orders of its messages."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`keplab export`: the objects of a mesh, or of a cluster, in the format of another tool."""
+"""`keplab export`: write the objects of a mesh, or of a cluster, in the format of another tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`keplab fork`: a simulation that begins from the state of a mesh, and what becomes of it."""
+"""`keplab fork`: run a simulation that begins from the state of a mesh."""
 
 from collections.abc import Iterable
 from pathlib import Path

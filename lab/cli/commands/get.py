@@ -1,4 +1,4 @@
-"""`keplab get`: objects of a mesh, as they are or as they were at a version."""
+"""`keplab get`: show objects of a mesh, as they are or as they were at a version."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`keplab history`: who wrote what of an object, when, and from which trace."""
+"""`keplab history`: list who changed which fields of an object, when, and in which trace."""
 
 import re
 from collections import Counter

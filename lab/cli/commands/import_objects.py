@@ -1,4 +1,4 @@
-"""`keplab import`: files of other tools, or the objects of a cluster, into a mesh that runs, or into a scenario."""
+"""`keplab import`: load files of other tools, or the objects of a cluster, into a running mesh or a scenario."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ get and list; Leases, Events and the values of Secrets are not copied.
 """
 Wanted = Callable[[Document], bool]
 LIMIT = "10000h"
-"""How long a scenario that plays a recording may run: the recording says how long it does."""
+"""Time limit of a scenario that plays a recording; long, because the recording itself says how long it runs."""
 
 
 @click.command("import", epilog=EPILOG)
@@ -203,7 +203,7 @@ def import_objects(
 
 @dataclass(frozen=True)
 class _ImportOptions:
-    """What the command line says."""
+    """Options of the import, from the command line."""
 
     files: tuple[Path, ...]
     kubeconfig: Path | None
@@ -269,7 +269,7 @@ def _streams(files: Sequence[Path], format_name: str, reading: Reading) -> list[
 
 
 class _Collecting:
-    """Keeps the objects of a cluster."""
+    """A writer that puts the objects of a cluster into a spool."""
 
     def __init__(self, spool: Spool, wanted: Wanted, server: str) -> None:
         self._spool, self._wanted, self._server = spool, wanted, server
@@ -473,8 +473,8 @@ def scenario_text(
 ) -> str:
     """Return the scenario that begins from a file beside it and plays its changes.
 
-    `nodes`: of a file that has none, those to begin with; then it is played, objects and all. `about`: further lines
-    of the comment on top.
+    `nodes`: the nodes to begin with, for a file that has no nodes; the whole file is then played, objects included.
+    `about`: further lines of the comment on top.
     """
     given = ",".join(f"{key}:{value.replace(',', ';')}" for key, value in options.items())
     given = f" options={given}" if given else ""

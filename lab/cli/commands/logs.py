@@ -1,4 +1,4 @@
-"""`keplab logs`: what the processes of a mesh say."""
+"""`keplab logs`: print the logs of a mesh's processes."""
 
 import time
 from heapq import merge

@@ -1,4 +1,4 @@
-"""`keplab measures`: the register of what runs are measured by."""
+"""`keplab measures`: list the measures by which runs are compared."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`keplab new`: a skeleton of what keplab is extended by, with a test that passes."""
+"""`keplab new`: make the skeleton of an extension of keplab, with a test that passes."""
 
 import keyword
 import re

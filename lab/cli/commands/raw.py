@@ -1,4 +1,4 @@
-"""`keplab raw`: objects straight in the store, past admission, as writing to etcd by hand is."""
+"""`keplab raw`: read and write objects straight in the store, past admission, like writing to etcd by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from services.client.client import Client, request_of
 from services.runtime.real import RealClock
 
 OBJECTS = ("kubectl", "kwok")
-"""The formats whose files are objects as they stand."""
+"""Formats whose files hold objects unchanged."""
 EPILOG = """\
 \b
 Examples:

@@ -1,4 +1,4 @@
-"""`keplab record`: what becomes of a mesh, or of a cluster, written with its times until Ctrl-C."""
+"""`keplab record`: record the changes of a mesh, or of a cluster, with their times until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -48,9 +48,11 @@ watch. The values of Secrets are left out; --secrets writes those of the mesh. O
 It can be read however the recording ends.
 """
 BY_NAME = {".keprec": "keprec", ".yaml": "kwok", ".yml": "kwok", ".jsonl": "kss", ".json": "kss", ".sktrace": "sktrace"}
-"""What is written into files whose names end so, unless it is said."""
+"""Format by the ending of the file's name, used unless --format is given."""
 SIMULATORS = {"kss": "kss-record"}
-"""kube-scheduler-simulator's snapshots and its records are two formats; what is recorded is a record."""
+"""Format in which a recording is written, by the format named: kube-scheduler-simulator has one for snapshots and
+one for records.
+"""
 
 
 @click.command("record", epilog=EPILOG)

@@ -1,4 +1,4 @@
-"""`keplab replay`: a recording again, in a mesh that runs or in virtual time, once or in several arms."""
+"""`keplab replay`: play a recording again, in a running mesh or in virtual time, once or in several arms."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ NODES_DEFAULT = "10 cpu=32 memory=128Gi"
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """What a user says of a replay, one field an option or argument, as click parses it.
+    """Options of a replay, one field an option or argument, as click parses it.
 
-    `speed`: seconds of the recording in one second, or `max`; `virtual`: in virtual time, None for what the format is
-    for. `nodes`: in the words of a scenario; `duration` and `after`: durations with their units. `options`: NAME=VALUE
-    of the format; `salt`: the file that names are made of, None to leave them as they are. `arms`: texts
-    NAME:SWITCH=VALUE[,…], which are run with `seeds` seeds from `seed` on by so many `workers`, 0 for as many as cores.
-    `assignments`: NAME=VALUE of switches. Texts that are "" are not said.
+    `speed`: seconds of the recording in one second, or `max`; `virtual`: whether in virtual time, None for the
+    format's default. `nodes`: in the words of a scenario; `duration` and `after`: durations with their units.
+    `options`: NAME=VALUE of the format; `salt`: the file that new names are made from, None to keep the names.
+    `arms`: texts NAME:SWITCH=VALUE[,…], which are run with `seeds` seeds from `seed` on by that many `workers`, 0
+    for as many as cores. `assignments`: NAME=VALUE of switches. A text that is "" was not given.
     """
 
     file: Path
@@ -262,7 +262,7 @@ def _compared(options: ReplayOptions, scenario: Path, page: Path) -> int:
 
 @dataclass(frozen=True)
 class _ReplaySource:
-    """What is replayed, and how."""
+    """Source of a replay, and how it is played."""
 
     source: Source
     format: str

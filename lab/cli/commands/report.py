@@ -1,4 +1,4 @@
-"""`keplab report`: the page of a run or comparison again."""
+"""`keplab report`: write the page of a run or comparison again."""
 
 from pathlib import Path
 from typing import Any

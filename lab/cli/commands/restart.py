@@ -1,4 +1,4 @@
-"""`keplab restart`: one process again, now."""
+"""`keplab restart`: restart processes of a mesh now."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`keplab rotate`: new certificates for a mesh, which goes on."""
+"""`keplab rotate`: renew the certificates of a mesh while it runs."""
 
 from pathlib import Path
 

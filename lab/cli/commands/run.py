@@ -173,8 +173,9 @@ def _about(operation: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _How:
-    """What the command line says of each of its runs. `saved`: the schedule with its seed, empty without one. `access`:
-    to the mesh that runs already, None for one of the run's own."""
+    """Options that all runs of one command share. `saved`: the schedule with its seed, empty if no schedule is given.
+    `access`: how to reach a mesh that already runs; None if each run starts its own.
+    """
 
     processes: bool
     engine: str

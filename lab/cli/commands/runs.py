@@ -1,4 +1,4 @@
-"""`keplab runs`: what was run."""
+"""`keplab runs`: list the runs that were made."""
 
 import time
 from fnmatch import fnmatch

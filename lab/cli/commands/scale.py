@@ -1,4 +1,4 @@
-"""`keplab scale`: so many objects of a template, as kwokctl scales them; nodes get a kubelet."""
+"""`keplab scale`: set the number of objects made from a template, as kwokctl does; nodes get a kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`keplab scenarios`: the scenarios shipped."""
+"""`keplab scenarios`: list the scenarios that are shipped."""
 
 from dataclasses import asdict
 from pathlib import Path

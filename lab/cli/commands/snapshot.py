@@ -1,4 +1,4 @@
-"""`keplab snapshot`: the mesh's own state in a file, exact, and back."""
+"""`keplab snapshot`: save the mesh's own state exactly in a file, and restore it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`keplab status`: the processes of a mesh and where to reach it."""
+"""`keplab status`: show the processes of a mesh and where to reach it."""
 
 import re
 import shutil
@@ -20,9 +20,9 @@ MEASURED = (
     ("StoreReadOnly", "keplab_store_read_only", "the store is full: reads go on, writes get 503 until there is space"),
     ("EventsDropped", "keplab_event_log_incomplete", "its event log takes no lines: the disk is full"),
 )
-"""Conditions of a process: type, the metric that is above 0 while it holds, message."""
+"""Conditions of a process: type, the metric that is above 0 while the condition holds, and message."""
 FORBIDDEN = "keplab_requests_forbidden_total"
-"""The metric that counts what components may not do, by user, verb and resource."""
+"""Name of the metric that counts forbidden requests of components, by user, verb and resource."""
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 DISK_FREE_MIN = 256 * 1024
 SUPERVISOR_MAX_S = 5.0

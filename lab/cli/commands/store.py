@@ -1,4 +1,4 @@
-"""`keplab store`: what the store of a mesh holds, and how to go on after a part of it was lost."""
+"""`keplab store`: show what the store of a mesh holds, and how to continue after a part of it was lost."""
 
 from dataclasses import asdict
 from pathlib import Path

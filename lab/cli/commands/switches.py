@@ -1,4 +1,4 @@
-"""`keplab switches`: the register of design choices."""
+"""`keplab switches`: list the design choices."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`keplab sync`: the mesh follows a real cluster."""
+"""`keplab sync`: make the mesh follow a real cluster."""
 
 import asyncio
 import signal
@@ -182,7 +182,7 @@ def _counted(counts: dict[str, int], output: str) -> int:
 
 
 class _ObjectFilter:
-    """Which objects are meant."""
+    """Filter of objects by namespace and name."""
 
     def __init__(self, namespaces: Sequence[str], names: Selector | None) -> None:
         self._namespaces, self._names = frozenset(namespaces), names

@@ -1,4 +1,4 @@
-"""`keplab trace`: an object's life across processes, as a waterfall."""
+"""`keplab trace`: show an object's life across processes, as a waterfall."""
 
 import shlex
 from pathlib import Path

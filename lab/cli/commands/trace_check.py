@@ -1,4 +1,4 @@
-"""`keplab trace-check`: what is wrong with a file before it is replayed; it is mended, or rewritten by SKEL."""
+"""`keplab trace-check`: find mistakes in a file before it is replayed; fix them, or rewrite the file by SKEL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`keplab ui`: the live page of a mesh, and of recordings."""
+"""`keplab ui`: show the live page of a mesh, and of recordings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lab.ui.access import Place
 
 PRIORITY: Final = 10
-"""How much the page of a mesh gives way to the mesh's processes where CPUs are few: as niceness."""
+"""Niceness of the page's server, so that the mesh's processes come first where CPUs are few."""
 
 EPILOG = """\
 \b
@@ -38,12 +38,13 @@ Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class UiOptions:
-    """What a user says of the page, one field an option, as click parses it.
+    """Options of the page, one field an option, as click parses it.
 
-    `port`: a TCP port, 0 for any free one. `hosts`: further names it is called by. `tops`: folders with scenarios that
-    the page may run. `recording`: where the mesh is recorded, None for its own directory, the path `none` for nowhere.
-    `server`: HOST:PORT of a mesh in containers, "" for the one on `data`; `credentials`, `events`, `spans` go with it.
-    `page`: the file that the page is written into, with `files` and `detail`; None: it is served.
+    `port`: a TCP port, 0 for any free one. `hosts`: further host names of the server. `tops`: folders with
+    scenarios that the page may run. `recording`: where the mesh is recorded, None for its own directory, the path
+    `none` for nowhere. `server`: HOST:PORT of a mesh in containers, "" for the one on `data`; `credentials`,
+    `events`, `spans` go with it. `page`: the file that the page is written into, with `files` and `detail`; None:
+    it is served.
     """
 
     data: Path

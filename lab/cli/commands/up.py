@@ -1,4 +1,4 @@
-"""`keplab up`: the mesh as processes on this machine."""
+"""`keplab up`: run the mesh as processes on this machine."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ from services.telemetry.pieces import DIRECTORY_MIB_MAX, PIECE_MIB_MAX, PIECES_K
 DETACHED_READY_MAX_S = 120.0
 POLL_S = 0.05
 OWN_OPTIONS = ("detach", "lock_fd", "output")
-"""What the process in the background is not told as its parent was."""
+"""Options that the parent does not pass on to the process in the background."""
 STOPPED = (EXIT_INTERRUPTED, -signal.SIGTERM, -signal.SIGINT)
 
 
@@ -311,7 +311,7 @@ def _print(status: dict[str, Any], *, is_detached: bool) -> None:
 
 
 def words_of(options: UpOptions) -> list[str]:
-    """Return the words that say these options to a process with the same working directory, without OWN_OPTIONS."""
+    """Return these options, without OWN_OPTIONS, as words for a process in the same working directory."""
     words: list[str] = []
     values = asdict(options)
     for option in up.params:

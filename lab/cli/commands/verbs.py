@@ -1,4 +1,4 @@
-"""`keplab verbs`: the scenario language, from its own declarations."""
+"""`keplab verbs`: list the scenario language, from its own declarations."""
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""What commands share that read and write files of other tools."""
+"""Helpers of the commands that read and write files of other tools."""

@@ -1,4 +1,4 @@
-"""What commands share that read and write files of other tools: files to read and write, and the mesh to write to."""
+"""Helpers of the commands that exchange files with other tools: files to read and write, and the mesh to write to."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ SHOWN_MAX = 10
 
 
 def format_option(help_text: str, default: str | None = None) -> Callable[[F], F]:
-    """Give a command `--format`; the parameter is called `format_name`."""
+    """Add `--format` to a command; the parameter is called `format_name`."""
     return click.option("--format", "format_name", default=default, metavar="FORMAT", help=help_text)
 
 
 def options_option(command: F) -> F:
-    """Give a command repeatable `--option NAME=VALUE`; the parameter is called `options`."""
+    """Add a repeatable `--option NAME=VALUE` to a command; the parameter is called `options`."""
     return click.option(
         "--option",
         "options",
@@ -58,7 +58,7 @@ def options_option(command: F) -> F:
 
 
 def options_of(assignments: Sequence[str]) -> dict[str, str]:
-    """Return what `--option` says, by name. Raises: Refused."""
+    """Return the values of `--option` by name. Raises: Refused."""
     found: dict[str, str] = {}
     for text in assignments:
         name, sign, value = text.partition("=")
@@ -69,7 +69,7 @@ def options_of(assignments: Sequence[str]) -> dict[str, str]:
 
 
 def anonymise_option(command: F) -> F:
-    """Give a command `--anonymise SALTFILE`; the parameter is called `salt`."""
+    """Add `--anonymise SALTFILE` to a command; the parameter is called `salt`."""
     return click.option(
         "--anonymise",
         "salt",
@@ -80,7 +80,7 @@ def anonymise_option(command: F) -> F:
 
 
 def cluster_options(command: F) -> F:
-    """Give a command the options that name a cluster and what of it is meant."""
+    """Add the options to a command that name a cluster and select its objects."""
     for option in (
         click.option("-l", "--selector", default="", metavar="SELECTOR", help="only objects with these labels"),
         click.option("--kinds", default="", metavar="KIND,…", help="only objects of these kinds"),
@@ -100,19 +100,19 @@ def cluster_options(command: F) -> F:
 
 
 def secrets_option(command: F) -> F:
-    """Give a command `--secrets`; the parameter is called `has_secrets`."""
+    """Add `--secrets` to a command; the parameter is called `has_secrets`."""
     text = "write the values of the mesh's Secrets too"
     return click.option("--secrets", "has_secrets", is_flag=True, help=text)(command)
 
 
 def check_secrets(has_secrets: bool, kubeconfig: Path | None) -> None:
-    """End the command that is to write the values of a cluster's Secrets."""
+    """End a command that asks for the values of a cluster's Secrets."""
     if has_secrets and kubeconfig is not None:
         fail("--secrets: the values of a cluster's Secrets are never written")
 
 
 def access_of(kubeconfig: Path | None, context: str, data: Path) -> Access:
-    """Return how a cluster is reached, or the mesh on a directory. Raises: Refused."""
+    """Return the access to a cluster, or to the mesh on a directory if `kubeconfig` is None. Raises: Refused."""
     if kubeconfig is not None:
         return read_access(kubeconfig, context)
     running = read_state(data)
@@ -122,7 +122,7 @@ def access_of(kubeconfig: Path | None, context: str, data: Path) -> Access:
 
 
 def source_of(path: Path) -> Source:
-    """Return the file to read; `-` is standard input, kept in a file as long as the command runs."""
+    """Return the source to read; `-` is standard input, kept in a file as long as the command runs."""
     if str(path) != "-":
         return Source(path)
     folder = tempfile.mkdtemp(prefix="keplab-input-")
@@ -134,7 +134,7 @@ def source_of(path: Path) -> Source:
 
 
 def say_guess(source: Source, found: Format, given: str | None) -> None:
-    """Print what format was guessed, on standard error."""
+    """Print the guessed format to standard error, unless the format was given."""
     if not given:
         click.echo(f"{source.file}: format {found.name}, {found.title}", err=True)
 
@@ -148,10 +148,10 @@ def _private(path: str, flags: int) -> int:
 
 @contextmanager
 def writing(path: Path, name: str, began_wall_s: float) -> Iterator[Writer]:
-    """Write a file in a format, which its owner alone may read; one that ends in .gz is compressed. Raises: Refused: it
-    cannot be written so.
+    """Write a file in a format; only its owner may read it, and one that ends in .gz is compressed.
 
-    It is closed in good order however the block ends, so that what was recorded until then can be read.
+    The file is closed in good order however the block ends, so that what was recorded until then can be read.
+    Raises: Refused, when it cannot be written in that format.
     """
     found = format_named(name)
     if found.write is None:
@@ -185,7 +185,7 @@ def anonymised_copy(sources: Sequence[Source], salt: Path, format_name: str, opt
 
 @asynccontextmanager
 async def mesh_api(data: Path, identity: Identity = ADMIN) -> AsyncIterator[Api]:
-    """Reach the mesh on a directory as its administrator or its scheduler; one that is not there ends the command."""
+    """Connect to the mesh on a directory as its administrator or scheduler; end the command if there is none."""
     running = read_state(data)
     if running is None:
         no_mesh(data)
@@ -198,26 +198,27 @@ async def mesh_api(data: Path, identity: Identity = ADMIN) -> AsyncIterator[Api]
 
 @asynccontextmanager
 async def mesh_client(data: Path, identity: Identity = ADMIN) -> AsyncIterator[Client]:
-    """Reach it as a client that writes."""
+    """Connect to the mesh on a directory as a client that writes."""
     async with mesh_api(data, identity) as api:
         yield client_of(api)
 
 
 def client_of(api: Api) -> Client:
-    """Return the client whose writes are called keplab's."""
+    """Return a client whose field manager is keplab's."""
     return Client(api, RealClock(), seeded_random(None), field_manager="keplab-import")
 
 
 @dataclass
 class Noted:
-    """What of the objects that are loaded matters to controllers and schedulers. `bound`: whether pods with a node are
-    among them, or pods without."""
+    """Properties of the loaded objects that matter to controllers and schedulers. `bound`: True if pods with a node
+    are among them, False if pods without a node are; both may be in the set.
+    """
 
     is_owned: bool = False
     bound: set[bool] = field(default_factory=set)
 
     def of(self, objects: Iterable[Placed]) -> Iterator[Placed]:
-        """Yield the objects, and note them."""
+        """Yield the objects, and note their properties."""
         for each in objects:
             self.is_owned = self.is_owned or bool(owners_of(each.document))
             if each.document.get("kind") == "Pod":
@@ -225,16 +226,19 @@ class Noted:
             yield each
 
     def must_see_all(self, process: str) -> bool:
-        """Whether a process would decide wrongly on a part of them: changes of different kinds come in any order."""
+        """Return whether a process would decide wrongly on a part of the objects.
+
+        That can happen because changes of different kinds come in any order.
+        """
         return len(self.bound) > 1 if component_of(process) == SCHEDULER_PROCESS else self.is_owned
 
 
 @asynccontextmanager
 async def controllers_paused(data: Path) -> AsyncIterator[Noted]:
-    """Pause what decides in the mesh on a directory while objects are loaded, which are noted.
+    """Pause the scheduler and controllers of the mesh on a directory while objects are loaded; yield notes on them.
 
-    On a part of a snapshot controllers would make another ReplicaSet of a Deployment before its own is there, or run a
-    Job again that is over.
+    With a part of a snapshot, controllers would make another ReplicaSet of a Deployment before its own is there, or
+    run a Job again that is over.
     """
     noted = Noted()
     async with paused(data, PAUSED, noted.must_see_all, lambda line: click.echo(line, err=True)):
@@ -248,7 +252,7 @@ def show_notes(stream: Stream, *, err: bool = False) -> None:
 
 
 def show_loaded(loaded: Loaded) -> None:
-    """Print what became of a snapshot."""
+    """Print the result of loading a snapshot."""
     click.echo(f"{loaded.created} created, {loaded.updated} updated")
     _show("left out, because owners are missing", loaded.orphans)
     _show("refused", loaded.failures)
@@ -256,7 +260,7 @@ def show_loaded(loaded: Loaded) -> None:
 
 
 def show_played(played: Played) -> None:
-    """Print what became of changes."""
+    """Print the result of playing changes."""
     click.echo(f"{counted(played.applied, 'change')} made, the last at {played.last_s:.3f} s of the recording")
     for line in played.left_out.lines():
         click.echo(f"  left out: {line}")
@@ -266,7 +270,7 @@ def show_played(played: Played) -> None:
 
 
 def loaded_document(loaded: Loaded) -> dict[str, Any]:
-    """Return what became of a snapshot as `-o json` prints it."""
+    """Return the result of loading a snapshot as `-o json` prints it."""
     return {
         "created": loaded.created,
         "updated": loaded.updated,
@@ -277,7 +281,7 @@ def loaded_document(loaded: Loaded) -> dict[str, Any]:
 
 
 def played_document(played: Played) -> dict[str, Any]:
-    """Return what became of changes as `-o json` prints it."""
+    """Return the result of playing changes as `-o json` prints it."""
     return {
         "applied": played.applied,
         "left_out": played.left_out.counts,

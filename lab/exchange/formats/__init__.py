@@ -1,1 +1,1 @@
-"""The formats that are read and written, a file a format."""
+"""The formats that are read and written, one file for each."""

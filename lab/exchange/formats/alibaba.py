@@ -1,10 +1,10 @@
-"""Alibaba's GPU cluster of 2023: a table of nodes and a table of pods, CSV each.
+"""Alibaba's GPU cluster trace of 2023: a table of nodes and a table of pods, CSV each.
 
-GPUs are `nvidia.com/gpu`, their model a label. A pod that shares a GPU has `gpu_milli` of one: it is rounded up to a
-whole one, or (`gpu-share=milli`) GPUs are counted in thousandths over the node, without regard to which GPU has them,
-or (`gpu-share=dra`) GPUs are devices in ResourceSlices, and a pod claims thousandths of one of them (KEP-5075).
-Pure but for reading the files and putting rows in order. Its columns: alibaba/clusterdata,
-`cluster-trace-gpu-v2023/README.md`. Source: simulator 10.
+GPUs are `nvidia.com/gpu`, their model is a label. A pod that shares a GPU has `gpu_milli` of one. By default
+this is rounded up to a whole GPU. With `gpu-share=milli` GPUs are counted in thousandths over the node, without
+regard to which GPU has them. With `gpu-share=dra` GPUs are devices in ResourceSlices, and a pod claims
+thousandths of one (KEP-5075). Pure but for reading the files and putting rows in order. Its columns:
+alibaba/clusterdata, `cluster-trace-gpu-v2023/README.md`. Source: simulator 10.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CLASSES: Final = {"be": 0, "burstable": 1000, "guaranteed": 2000, "ls": 3000}
 PODS_PER_NODE: Final = "256"
 SHARES: Final = ("up", "milli", "dra")
 DRIVER: Final = "gpu.keplab.dev"
-"""Whose devices GPUs are; also the DeviceClass."""
+"""Name of the driver whose devices the GPUs are; also that of the DeviceClass."""
 RESOURCE_API: Final = "resource.k8s.io/v1"
 TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
 _MIB: Final = 1 << 20

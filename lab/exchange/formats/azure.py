@@ -1,7 +1,8 @@
-"""Azure's trace for packing of 2020: a SQLite database of VM requests, and of what a VM type takes of a machine type.
+"""Azure's trace for packing of 2020: a SQLite database of VM requests, and of VM types' shares of a machine type.
 
-One machine type is the shape of all nodes; a request whose type does not run there is left out and counted. How many
-machines there were is not said: without `nodes` there are as many as the greatest sum of cpu or memory needs.
+One machine type is the shape of all nodes; a request whose type does not run there is left out and counted. The
+trace does not say how many machines there were: without `nodes` there are as many as the greatest sum of cpu or
+memory needs.
 Its columns: Azure/AzurePublicDataset, `AzureTracesForPacking2020.md`. Source: simulator 10.
 """
 
@@ -34,7 +35,7 @@ DAY_S: Final = 86_400.0
 SCALE: Final = "cpu=64,memory=256Gi"
 PODS_PER_NODE: Final = "1000"
 PARTS: Final = 1000
-"""Discs and network are shares of a machine as well: it offers so many parts of each."""
+"""Number of parts that a machine offers of its discs and of its network, which requests take shares of."""
 TENANT, TYPE, MACHINE = "keplab.dev/tenant", "keplab.dev/vm-type", "keplab.dev/machine-type"
 CLASSES: Final = {0: ("high", 1000), 1: ("low", 0)}
 _REQUESTS: Final = ("vmId", "tenantId", "vmTypeId", "priority", "starttime", "endtime")
@@ -50,7 +51,7 @@ def _fits(head: bytes) -> bool:
 
 
 class _Reader:
-    """One reading. `_database` is open as long as the stream is read."""
+    """One reading of the file. `_database` is open as long as the stream is read."""
 
     def __init__(self, source: Source, reading: Reading) -> None:
         self._file, self.notes = source.file, dict[str, int]()

@@ -1,9 +1,9 @@
 """Google's Borg cells of 2019: tables of machine, attribute, collection and instance events, JSON lines or CSV.
 
-Resources are shares of the greatest machine, so a scale is needed. An instance is a pod that is created when it was
-submitted and runs as long as its last run did; evictions by the cell's own scheduler are not replayed, but counted.
-Machines come, go and change their capacity and attributes at their times. Pure but for reading the files and putting
-rows in order.
+Resources are shares of the greatest machine, so a scale is needed. An instance becomes a pod that is created
+when the instance was submitted, and that runs as long as its last run did. Evictions by the cell's own
+scheduler are not replayed, but counted. Machines come, go and change their capacity and attributes at their
+times. Pure but for reading the files and putting rows in order.
 Its fields: google/cluster-data, `clusterdata_trace_format_v3.proto`. Source: simulator 10.
 """
 
@@ -348,8 +348,9 @@ class _Reader:
 
 
 class _Machine:
-    """What is known of a machine while its events are read, by their times. `is_begun`: the window of time has begun;
-    from then on what becomes of it is a change: [where, method, name, document]."""
+    """State of a machine while its events are read in order of time. `is_begun`: the window of time has begun;
+    from then on each event of the machine becomes a change: [where, method, name, document].
+    """
 
     def __init__(self, reader: _Reader, machine: str) -> None:
         self._reader, self._name = reader, name_of("machine", machine)
@@ -429,14 +430,14 @@ def _identity(row: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def attribute_key(name: str) -> str:
-    """Return the label that a machine's attribute is: its names are not those of labels."""
+    """Return the label key for a machine's attribute, whose name is not a valid label key."""
     return f"{ATTRIBUTE}/{label_of(name)}"
 
 
 def constraint_term(constraint: Mapping[str, Any], where: str) -> Document:
-    """Return what a constraint asks of a node's labels.
+    """Return a constraint as a node selector term on labels.
 
-    Raises: Refused: it compares a number that is not whole, which no label selector can.
+    Raises: Refused, if it compares a number that is not whole, which no label selector can.
     """
     if not isinstance(constraint, dict) or is_none(constraint.get("name")):
         raise Refused(f"{where}: constraint.name: nothing: want the name of an attribute")

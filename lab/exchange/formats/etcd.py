@@ -1,4 +1,4 @@
-"""Snapshots of etcd, which kwokctl makes when it is not asked for k8s: known, and refused with advice. Pure.
+"""Snapshots of etcd, which kwokctl makes when it is not asked for k8s: recognised, and refused with advice. Pure.
 
 A page of bbolt begins with a header of 16 bytes, and a meta with a magic number. Source: simulator 5.2.
 """

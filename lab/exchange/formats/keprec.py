@@ -1,4 +1,4 @@
-"""keplab's own recordings, played again: their first objects, then every version as a change.
+"""Replay of keplab's own recordings: their first objects, then every version as a change.
 
 The format: docs/reference/recordings.md.
 """
@@ -26,7 +26,7 @@ def _fits(head: bytes) -> bool:
 
 
 class _Read:
-    """One reading of a recording. `notes`: what has no body."""
+    """One reading of a recording. `notes`: counts of versions without a body."""
 
     def __init__(self, source: Source) -> None:
         if source.data is not None:

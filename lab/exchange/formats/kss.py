@@ -1,7 +1,8 @@
-"""kube-scheduler-simulator's files: its snapshot, one JSON document of seven kinds, and its record, a change a line.
+"""Files of kube-scheduler-simulator: its snapshot, one JSON document of seven kinds, and its record of changes.
 
-Objects of a snapshot stand without apiVersion and kind below the member of their kind. A record's first lines are the
-objects that were there. Pure but for reading and writing the file.
+Objects of a snapshot have no apiVersion and kind; they stand below the member of their kind. A record
+has one change a line; its first lines are the objects that existed at its beginning. Pure but for reading and
+writing the file.
 Source: simulator 4.1, 9; kubernetes-sigs/kube-scheduler-simulator, `simulator/snapshot/snapshot.go`,
 `simulator/recorder/recorder.go`.
 """
@@ -32,12 +33,12 @@ MEMBERS: Final = {
     "priorityClasses": "priorityclasses.scheduling.k8s.io",
     "namespaces": "namespaces",
 }
-"""Member of the snapshot to the wire name of the kind."""
+"""Wire name of the kind, by member of the snapshot."""
 CONFIGURATION: Final = "schedulerConfig"
 EXTRA: Final = "keplab.extra"
-"""Ours: whole objects of kinds that kube-scheduler-simulator does not know."""
+"""keplab's own member: whole objects of kinds that kube-scheduler-simulator does not know."""
 WRITTEN: Final = ("pods", "nodes", "pvs", "pvcs", "storageClasses", "priorityClasses", CONFIGURATION, "namespaces")
-"""In the order in which Go writes the members."""
+"""Members in the order in which Go writes them."""
 KINDS: Final = tuple(MEMBERS.values())
 METHODS: Final[dict[str, Method]] = {"Add": "create", "Update": "update", "Delete": "delete"}
 _FIRST_MEMBER = re.compile(rb'\A\s*\{\s*"([^"\\]*)"')
@@ -45,7 +46,7 @@ _IN_MEMORY: Final = 1 << 20
 
 
 def is_left_out(resource: str, name: str) -> bool:
-    """Whether a snapshot leaves an object out: classes and namespaces that every cluster has."""
+    """Return whether a snapshot leaves an object out: a class or namespace that every cluster has."""
     if resource == "namespaces":
         return name == "default" or name.startswith("kube-")
     return resource == "priorityclasses.scheduling.k8s.io" and name.startswith("system-")
@@ -85,8 +86,9 @@ def _whole(member: str, text: bytes, place: Place) -> Document:
 
 
 class SnapshotWriter:
-    """Writes a snapshot. `configuration`: the scheduler's, None for none. `left_out`: objects of other kinds, by kind,
-    unless they are wanted below `keplab.extra`. Source: simulator 4.1."""
+    """A writer of snapshots. `configuration`: the scheduler's, None if there is none. `left_out`: counts of objects of
+    other kinds, by kind; with `all_kinds` they are written below `keplab.extra` instead. Source: simulator 4.1.
+    """
 
     def __init__(self, file: BinaryIO, configuration: Document | None = None, *, all_kinds: bool = False) -> None:
         self._file, self._configuration, self._all_kinds = file, configuration, all_kinds
@@ -95,7 +97,7 @@ class SnapshotWriter:
         self.written = 0
 
     def put(self, document: Document) -> None:
-        """Take in an object of the snapshot."""
+        """Add an object to the snapshot."""
         resource = _resource(document)
         name = str(metadata_of(document).get("name") or "")
         if resource is not None and is_left_out(resource.name, name):
@@ -110,7 +112,7 @@ class SnapshotWriter:
         self._append(member or EXTRA, encode(bare if member else document))
 
     def change(self, change: Change) -> None:
-        """Refuse: a snapshot has no changes."""
+        """Refuse the change: a snapshot has no changes."""
         raise Refused(f"{change}: a snapshot of kube-scheduler-simulator has no changes; write kss-record")
 
     def close(self) -> None:
@@ -224,7 +226,7 @@ def _change(line: Document, where: str) -> tuple[int, Change | str]:
 
 
 class _RecordWriter:
-    """Writes changes as they come, the objects that are there first."""
+    """A writer of a record: first the existing objects, then changes as they come."""
 
     def __init__(self, file: BinaryIO, began_wall_s: float) -> None:
         self._file, self._began_ns = file, round(began_wall_s * NANOSECOND)
@@ -253,7 +255,7 @@ class _RecordWriter:
 
 
 def moment_text(ns: int) -> str:
-    """Return a moment as Go's RFC3339Nano writes it: in UTC, without trailing zeros of its fraction."""
+    """Return a time as Go's RFC3339Nano writes it: in UTC, without trailing zeros of its fraction."""
     second, rest = divmod(ns, NANOSECOND)
     fraction = f".{rest:09d}".rstrip("0").rstrip(".")
     return f"{format_time(second)[:-1]}{fraction}Z"

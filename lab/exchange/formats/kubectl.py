@@ -1,8 +1,8 @@
-"""What `kubectl get -o yaml` and `-o json` print, and what jq and cat make of it: Lists, objects, lists of objects.
+"""Output of `kubectl get -o yaml` and `-o json`, also after jq and cat: Lists, objects, lists of objects.
 
-Items are read one at a time, however long a List is. Several documents of YAML may follow each other; where none of
-them is a List, the file is one of kwokctl's as well, which reads the same. Objects of JSON may follow each other with
-nothing but blanks, or a line `---`, between them. Pure but for reading and writing the file.
+Items are read one at a time, however long a List is. Several documents of YAML may follow each other; where
+none of them is a List, the file is one of kwokctl's as well, which reads the same. Objects of JSON may follow
+each other with nothing but blanks, or a line `---`, between them. Pure but for reading and writing the file.
 Source: upstream `staging/src/k8s.io/cli-runtime/pkg/printers/yaml.go`; simulator 1.
 """
 
@@ -32,7 +32,7 @@ _FIRST_MEMBER = re.compile(
     rb'\{\s*"(?:apiVersion|kind|metadata|items|spec|status|data|stringData|type|rules|roleRef|subjects|value|provisioner)"'
 )
 _BEFORE = re.compile(rb"\A(?:\s|---(?=[\s{\[]))*")
-"""What may stand before the first object of JSON."""
+"""Pattern of what may stand before the first JSON object."""
 _ITEMS = re.compile(rb"^items:[ \t]*(?:\[\][ \t]*)?\r?$", re.MULTILINE)
 _LIST = re.compile(rb"^kind: ?[\"']?\w*List[\"']?\s*$", re.MULTILINE)
 _OWN_KEYS: Final = ("apiVersion", "kind", "metadata", "items")
@@ -149,7 +149,7 @@ def _pieces(source: Source) -> Iterator[Piece]:
 
 
 class _Writer:
-    """Writes a List in YAML, an item at a time."""
+    """A writer of a List in YAML, an item at a time."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._is_begun = file, False

@@ -30,7 +30,7 @@ ACTION: Final = "action.kwok.x-k8s.io/v1alpha1"
 KIND: Final = "ResourcePatch"
 METHODS: Final = ("create", "patch", "delete")
 HEAP: Final = 1024
-"""So many changes are looked at before the first of them is given: they may be so much out of order."""
+"""Number of changes that are read ahead before the first is yielded; they may be out of order by that many."""
 _KIND_LINE = re.compile(rb"^(?:apiVersion|kind): ?\S", re.MULTILINE)
 _OWN_LINE = re.compile(rb"^apiVersion: ?[\"']?action\.kwok\.x-k8s\.io/", re.MULTILINE)
 _LIST_LINE = re.compile(rb"^kind: ?[\"']?\w*List[\"']?\s*$", re.MULTILINE)
@@ -54,7 +54,7 @@ def _read(source: Source, reading: Reading) -> Stream:
 
 
 class _Reader:
-    """One reading of a file. `_first`: the first ResourcePatch, which ended the objects."""
+    """One reading of a file. `_first`: the first ResourcePatch, which ends the objects."""
 
     def __init__(self, source: Source, reading: Reading, notes: dict[str, int]) -> None:
         self._pieces = yaml_pieces(source)
@@ -177,7 +177,7 @@ _DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Writer:
-    """Writes a stream. `_seen`: what each object was last, compressed, by its wire name and key."""
+    """A writer of a stream. `_seen`: the last state of each object, compressed, by its wire name and key."""
 
     def __init__(self, file: BinaryIO, began_wall_s: float) -> None:
         self._file, self._began_ns = file, round(began_wall_s * NANOSECOND)
@@ -243,7 +243,7 @@ def _cleared(document: Document) -> Document:
 
 
 _CLEARED: Final = ("resourceVersion", "managedFields", "selfLink")
-"""Of the metadata, what another API server gives anew."""
+"""Fields of the metadata that another API server sets anew."""
 
 
 def _resource(document: Document) -> str:

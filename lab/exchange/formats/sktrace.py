@@ -1,10 +1,10 @@
-"""SimKube's `.sktrace`: what became of the owners of pods, and how long the pods ran.
+"""SimKube's `.sktrace`: the changes of pods' owners, and how long the pods ran.
 
-Its objects are applied and deleted at their seconds. Pods are made by the mesh's own controllers: a template is marked
-with whose pods they are, and holds them at a gate until their run time is written on them (`lifecycles`).
-A trace is one map whose lifecycles stand behind its events, so all of the file is looked at before the first event is
-given. It is mapped, not read (one that is compressed is read), and events are decoded one by one. Pure but for reading
-and writing the file. Source: simulator 6.1, 6.2.
+Its objects are applied and deleted at their seconds. Pods are made by the mesh's own controllers. A pod
+template is marked with the owner of its pods, and holds them at a scheduling gate until their run time is
+written on them (`lifecycles`). A trace is one map whose lifecycles stand behind its events, so the whole file
+is looked at before the first event is yielded. It is mapped, not read (a compressed one is read), and events
+are decoded one by one. Pure but for reading and writing the file. Source: simulator 6.1, 6.2.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _content(file: BinaryIO) -> bytes | mmap.mmap:
 
 
 class _Replayed:
-    """One reading of a trace. `_began`: the second of its first event. `_until`: when it is cut, in seconds after."""
+    """One reading of a trace. `_began`: second of its first event. `_until`: seconds after that at which it is cut."""
 
     def __init__(self, trace: Trace, file: str, reading: Reading, notes: dict[str, int]) -> None:
         options = reading.options
@@ -317,10 +317,10 @@ _CLEARED: Final = ("uid", "resourceVersion", "managedFields", "generation", "cre
 
 
 class _Writer:
-    """Writes a trace of version 2: owners that nobody owns, pods that nobody owns, and how long pods ran.
+    """A writer of a trace of version 2: owners without an owner, pods without an owner, and how long pods ran.
 
-    `_pods`: of each pod its owner, the hash of its spec, and where its life stands; `_owners`: of each object that is
-    owned, its owner, by uid.
+    `_pods`: for each pod its owner, the hash of its spec, and the index of its life; `_owners`: for each owned
+    object its owner, by uid.
     """
 
     def __init__(self, file: BinaryIO, began_wall_s: float) -> None:
@@ -337,7 +337,7 @@ class _Writer:
         self._apply(0.0, document)
 
     def change(self, change: Change) -> None:
-        """Write what became of an object."""
+        """Write a change of an object."""
         if change.method == "delete":
             self._delete(change)
         elif change.document is not None:
@@ -430,7 +430,7 @@ def _life_of(document: Document) -> Life:
 
 
 def stable_hash(value: Any) -> int:
-    """Return 64 bits of a value's JSON with sorted keys: equal on every machine. It is ours, not SimKube's."""
+    """Return 64 bits of a value's JSON with sorted keys: equal on every machine. It is keplab's, not SimKube's."""
     text = msgspec.json.encode(value, order="sorted")
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 

@@ -1,4 +1,4 @@
-"""Reads of an API server over REST without an event loop: commands that ask a question or two start sooner so."""
+"""Read an API server over REST without an event loop, so that commands with one or two requests start sooner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S: Final = 30.0
 
 
 class BlockingRestClient:
-    """Reads of one API server, one at a time. `timeout_s`: how long it may stay silent."""
+    """Client for reading one API server, one request at a time. `timeout_s`: how long the server may stay silent."""
 
     def __init__(self, endpoint: Endpoint, timeout_s: float = TIMEOUT_S) -> None:
         self._endpoint, self._timeout_s = endpoint, timeout_s
@@ -26,7 +26,7 @@ class BlockingRestClient:
         )
 
     def get(self, path: str, query: Mapping[str, object] = NO_QUERY, accept: str = JSON) -> Any:
-        """Return the JSON there. Raises: ApiError; NoAnswer; Refused: there are no credentials."""
+        """Return the JSON at a path. Raises: ApiError; NoAnswer; Refused, if there are no credentials."""
         return self._endpoint.document(path, self._read(self._endpoint.url(path, query), accept))
 
     def _read(self, url: str, accept: str) -> bytes:

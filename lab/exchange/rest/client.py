@@ -17,7 +17,7 @@ CONNECT_MAX_S: Final = 30.0
 
 
 class RestClient:
-    """Requests to one API server; `close` it. `timeout_s`: for a whole request, None for as long as it takes."""
+    """Client of one API server; `close` it. `timeout_s`: for a whole request, None for no limit."""
 
     def __init__(self, endpoint: Endpoint, timeout_s: float | None = None) -> None:
         self._endpoint, self._timeout_s = endpoint, timeout_s
@@ -30,7 +30,7 @@ class RestClient:
             await self._open_session.close()
 
     async def get(self, path: str, query: Mapping[str, object] = NO_QUERY, accept: str = JSON) -> Any:
-        """Return the JSON there. Raises: ApiError, Refused."""
+        """Return the JSON at a path. Raises: ApiError, Refused."""
         async with self.answer("GET", path, query, accept) as answer:
             return self._endpoint.document(path, await answer.read())
 
@@ -52,8 +52,10 @@ class RestClient:
         body: bytes | None = None,
         content_type: str = "",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield an answer that is to be read; when a token was refused, that to a request with another one. Raises:
-        ApiError; NoAnswer, also when the answer breaks off; Refused: there are no credentials."""
+        """Yield the open answer to a request; after a refused token the request is sent once more with a new token.
+
+        Raises: ApiError; NoAnswer, also when the answer breaks off; Refused, if there are no credentials.
+        """
         endpoint = self._endpoint
         try:
             for is_last in (False, True):

@@ -1,8 +1,9 @@
-"""Who one is at a cluster: a token, one that a file holds or a program prints, and a certificate that it prints.
+"""Credentials for a cluster: a token (given, read from a file, or printed by a program), or a printed certificate.
 
-What is read or printed ends: a file is read again each minute, a program runs again when what it printed expires, and
-both when the cluster refuses it. Source: upstream `staging/src/k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go`
-and `staging/src/k8s.io/client-go/transport/token_source.go`.
+Credentials that are read or printed expire: a file is read again each minute, a program runs again when its
+output expires, and both when the cluster refuses the token. Source: upstream
+`staging/src/k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go` and
+`staging/src/k8s.io/client-go/transport/token_source.go`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from services.api.errors import UNREADABLE
 
 PROGRAM_MAX_S: Final = 30.0
 FILE_AGE_S: Final = 60.0
-"""So long a file's token is used before the file is read again."""
+"""Seconds for which a file's token is used before the file is read again."""
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,14 +36,14 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Printed(msgspec.Struct, frozen=True, rename="camel"):
-    """An ExecCredential."""
+    """An ExecCredential, as a program prints it."""
 
     api_version: str
     status: _Status
 
 
 class Credentials:
-    """What requests are made with. `wall`: seconds since 1970. `trust`: its certificate becomes the printed one."""
+    """Credentials for requests. `wall`: seconds since 1970. `trust`: TLS context that gets the printed certificate."""
 
     def __init__(self, access: Access, trust: ssl.SSLContext | None, wall: Callable[[], float]) -> None:
         self._access, self._trust, self._wall = access, trust, wall
@@ -51,14 +52,14 @@ class Credentials:
         self._lock = asyncio.Lock()
 
     async def token(self) -> str:
-        """Return the token, "" where there is none. Raises: Refused: a program prints no credentials."""
+        """Return the token; empty string if there is none. Raises: Refused, if a program prints no credentials."""
         async with self._lock:
             if not self._access.has_lasting_token and self._wall() >= self._ends_s:
                 await self._renew()
             return self._token
 
     async def renew(self, refused: str) -> bool:
-        """Have another token than one that was refused; whether there is one. Raises: Refused."""
+        """Replace a token that was refused; return whether there is another one now. Raises: Refused."""
         async with self._lock:
             if not self._access.has_lasting_token and self._token == refused:
                 await self._renew()

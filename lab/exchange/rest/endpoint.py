@@ -1,4 +1,4 @@
-"""One API server over HTTP, whoever sends the requests: its addresses, certificates, and what answers mean.
+"""One API server over HTTP, for any client: its addresses, certificates, and the meaning of its answers.
 
 `RestClient` waits for answers in an event loop, `BlockingRestClient` without one.
 """
@@ -22,25 +22,25 @@ NO_QUERY: Final[Mapping[str, object]] = {}
 
 
 class NoAnswer(Unavailable):
-    """No answer came, or none that can be read."""
+    """No answer came, or it cannot be read."""
 
 
 class Endpoint:
-    """Where an API server is, and who one is there. `agent`: what requests are sent by; `as_user`: on whose behalf."""
+    """Address of an API server, and identity used there. `agent`: the User-Agent; `as_user`: the impersonated user."""
 
     def __init__(self, access: Access, *, agent: str = "keplab", as_user: str = "") -> None:
-        """Raises: Refused: a certificate cannot be used."""
+        """Raises: Refused, if a certificate cannot be used."""
         self.access = access
         self._headers = {"User-Agent": agent, **({"Impersonate-User": as_user} if as_user else {})}
         self.trust = _trust(access)
 
     def url(self, path: str, query: Mapping[str, object] = NO_QUERY) -> str:
-        """Return the address of a path; what of the query is empty is left out."""
+        """Return the address of a path; empty values of the query are left out."""
         words = urlencode({name: value for name, value in query.items() if value not in ("", None)})
         return f"{self.access.server}{path}{'?' if words else ''}{words}"
 
     def headers(self, token: str, accept: str = JSON, content_type: str = "") -> dict[str, str]:
-        """Return the headers of a request that is made with a token, "" for none."""
+        """Return the headers of a request with this token, "" if there is no token."""
         return {
             **self._headers,
             "Accept": accept,
@@ -49,21 +49,21 @@ class Endpoint:
         }
 
     def document(self, path: str, body: bytes) -> Any:
-        """Return what an answer says. Raises: NoAnswer."""
+        """Return the decoded JSON of an answer. Raises: NoAnswer."""
         try:
             return msgspec.json.decode(body)
         except UNREADABLE as error:
             raise NoAnswer(f"{self.access.server}{path}: its answer is no JSON: {error}") from None
 
     def refusal(self, status: int, body: bytes, retry_after: str | None) -> ApiError:
-        """Return the error that an answer is. `retry_after`: the header."""
+        """Return the error for an answer with an error status. `retry_after`: the header."""
         error = from_status(status, body)
         if retry_after is not None and retry_after.isdecimal():
             error.details.setdefault("retryAfterSeconds", int(retry_after))
         return error
 
     def no_answer(self, cause: object) -> NoAnswer:
-        """Return the error of a request that was not answered."""
+        """Return the error for a request that was not answered."""
         why = str(cause) or type(cause).__name__
         return NoAnswer(f"the API server at {self.access.server} does not answer: {why}")
 
@@ -84,7 +84,7 @@ def _trust(access: Access) -> ssl.SSLContext | None:
 
 
 def show_certificate(trust: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Give a context the client's certificate, which the library takes from a file alone. Raises: Refused."""
+    """Load the client's certificate into a context, which takes it only from a file. Raises: Refused."""
     if not hasattr(os, "memfd_create"):
         raise Refused("client certificates need Linux; use a token")
     with os.fdopen(os.memfd_create("keplab-client"), "wb") as file:

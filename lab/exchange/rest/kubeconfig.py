@@ -1,4 +1,4 @@
-"""A kubeconfig: where a cluster is and who one is there, as kubectl reads it. Pure but for reading files.
+"""A kubeconfig: address of a cluster and credentials for it, as kubectl reads it. Pure but for reading files.
 
 Source: upstream `staging/src/k8s.io/client-go/tools/clientcmd/api/v1/types.go`.
 """
@@ -15,14 +15,15 @@ from services.api.documents import yaml_text
 from services.api.meta import Document
 
 CREDENTIALS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-"""The forms in which a program prints credentials."""
+"""API versions of the credentials that a program may print."""
 _CLUSTER_CONFIG: Final = "client.authentication.k8s.io/exec"
 
 
 @dataclass(frozen=True)
 class Program:
-    """What prints credentials, for `exec`. `cluster`: what it is given about the cluster, where it wants that; `hint`:
-    how it is installed."""
+    """A program that prints credentials, for `exec`. `cluster`: cluster information passed to it, if it wants that;
+    `hint`: how to install it.
+    """
 
     command: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
@@ -33,8 +34,9 @@ class Program:
 
 @dataclass(frozen=True)
 class Access:
-    """How a cluster is reached. PEM texts are "" where there are none. `token_file`: where the token is read again.
-    `server_name`: whose certificate the server shows, where that is another than the address says."""
+    """Address and credentials of a cluster. A PEM text that is "" is absent. `token_file`: file from which the token
+    is read again. `server_name`: host name in the server's certificate, if it is not that of the address.
+    """
 
     server: str
     authority: str = ""
@@ -50,12 +52,12 @@ class Access:
 
     @property
     def has_lasting_token(self) -> bool:
-        """Whether the token, if there is one, stays as it is."""
+        """Whether the token, if there is one, never changes."""
         return self.token_file is None and (self.program is None or bool(self.token))
 
 
 def read_access(path: Path, context: str = "") -> Access:
-    """Return the cluster and user of a context, the current one if none is said. Raises: Refused naming the fault."""
+    """Return the cluster and user of a context, by default the current one. Raises: Refused naming the fault."""
     try:
         config = yaml_text.load(path.read_bytes())
     except OSError as error:

@@ -1,1 +1,1 @@
-"""Traces: the part that is wanted of a public one, its rows in order, and how long their pods run."""
+"""Traces: select a part of a public trace, put its rows in order, and say how long its pods run."""

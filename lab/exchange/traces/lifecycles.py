@@ -1,7 +1,7 @@
-"""Pods of a trace get their run times: each waits at a gate until what it does is written on it.
+"""Give pods of a trace their run times: each waits at a scheduling gate until its run time is written on it.
 
-A pod that restarts always is deleted when its time is over, and its owner makes another, which lives as the next
-lifecycle. Source: simulator 6.2.
+A pod that restarts always is deleted when its time is over, and its owner makes another, which lives as the
+next lifecycle. Source: simulator 6.2.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PODS: Final = "pods"
 
 
 class LifecycleGate:
-    """Writes on each pod how long it runs, and opens its gate. `speed`: as of the player; `assigned`: how many pods."""
+    """Writer of run times, which opens the gate of each pod. `speed`: as of the player; `assigned`: number of pods."""
 
     def __init__(
         self, api: Api, clock: Clock, random: Random, runtimes: Sequence[Runtime], *, speed: float = 1.0
@@ -43,7 +43,7 @@ class LifecycleGate:
         self.failures: list[str] = []
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Assign run times until cancelled."""
         async with asyncio.TaskGroup() as self._group:
             await self._informer.run()
 

@@ -1,7 +1,7 @@
-"""What the public traces share: the part that is wanted of one, and the pods and classes that its rows become. Pure.
+"""Shared parts of the public traces: selection of a part, and the pods and classes that rows become. Pure.
 
-A part is a window of time, a share of the collections by a seed, and a compression of time: arrivals and run times
-alike. Source: simulator 10.
+A part is a window of time, a share of the collections by a seed, and a compression of time: arrivals and run
+times alike. Source: simulator 10.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LABEL_SIGNS: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9]
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a trace that is wanted: seconds of the trace's clock, a share of its collections, a compression."""
+    """Selected part of a trace: seconds of the trace's clock, a share of its collections, a compression."""
 
     begin_s: float = 0.0
     end_s: float = math.inf
@@ -39,7 +39,7 @@ class Part:
 
     @staticmethod
     def of(options: Mapping[str, str], file: str) -> Part:
-        """Return what options say. Raises: Refused naming the option and what it says."""
+        """Return the part that the options select. Raises: Refused naming the option and its value."""
         try:
             part = Part(
                 _duration("from", options.get("from", "0s")),
@@ -55,16 +55,16 @@ class Part:
         return part
 
     def has(self, collection: str) -> bool:
-        """Whether a collection is in the sample: decided by seed and name alone, for all its rows alike."""
+        """Return whether a collection is in the sample: decided by seed and name alone, for all its rows alike."""
         if self.share >= 1.0:
             return True
         digest = hashlib.sha256(f"{self.seed}/{collection}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64 < self.share
 
     def placed(self, submitted_s: float, started_s: float, ended_s: float | None) -> tuple[float, float | None] | None:
-        """Return when a run begins in the stream, and how long it is; None: it is not in the window.
+        """Return the start of a run in the stream and its length; None if it is not in the window.
 
-        One that was submitted before the window and ends after its beginning has its remaining time to run.
+        A run that was submitted before the window and ends within or after it gets its remaining time.
         """
         if submitted_s >= self.end_s or (ended_s is not None and ended_s <= self.begin_s):
             return None
@@ -105,7 +105,10 @@ def _factor(text: str) -> float:
 
 
 def scale_of(text: str, file: str) -> tuple[float, float]:
-    """Return cores and bytes of a machine of 1.0. Raises: Refused: it is not said as `cpu=64,memory=256Gi`."""
+    """Return cores and bytes of a machine of size 1.0.
+
+    Raises: Refused, if the text is not like `cpu=64,memory=256Gi`.
+    """
     found: dict[str, float] = {}
     # In a line of a scenario a comma parts options.
     for part in filter(None, re.split("[,;]", text)):
@@ -121,13 +124,13 @@ def scale_of(text: str, file: str) -> tuple[float, float]:
 
 
 def name_of(*words: object) -> str:
-    """Return a name for an object, made of what a trace calls it."""
+    """Return an object name made from a trace's identifiers."""
     text = _NAME_SIGNS.sub("-", "-".join(map(str, words)).lower()).strip("-.")
     return text[:200] or "x"
 
 
 def label_of(text: str) -> str:
-    """Return a label value for a text: itself where it is one, else 16 signs of its hash."""
+    """Return a label value for a text: the text itself if it is a valid one, else 16 characters of its hash."""
     return text if not text or _LABEL_SIGNS.fullmatch(text) else hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -142,7 +145,7 @@ def node(name: str, resources: Mapping[str, str], labels: Mapping[str, str]) -> 
 
 
 def priority_class(name: str, value: int) -> Document:
-    """Return a class of pods."""
+    """Return a PriorityClass."""
     metadata = {"name": name}
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value}
 
@@ -159,7 +162,7 @@ def pod(
     terms: list[Document] | None = None,
     anti_affinity: Mapping[str, str] | None = None,
 ) -> Document:
-    """Return a pod that runs once, for so long; None: for ever. `terms`: what its node's labels must say."""
+    """Return a pod that runs once, for `run_s` seconds; None: for ever. `terms`: requirements on its node's labels."""
     does = "forever" if run_s is None else f"exit {exit_code} after {seconds_text(run_s)}"
     resources: Document = {"requests": {**requests, **(limits or {})}}
     if limits:
@@ -191,7 +194,7 @@ def created(at_s: float, document: Document, where: str) -> Change:
 
 
 def number(row: Mapping[str, Any], field: str, where: str, *, default: float | None = None) -> float:
-    """Return a number of a row. Raises: Refused naming the field and what it says."""
+    """Return the number in a row's field. Raises: Refused naming the field and its value."""
     text = row.get(field)
     if is_none(text) and default is not None:
         return default
@@ -205,7 +208,7 @@ def number(row: Mapping[str, Any], field: str, where: str, *, default: float | N
 
 
 AMOUNT_MAX: Final = float(1 << 53)
-"""More of a resource than any machine has; what is counted stays exact."""
+"""Largest amount of a resource: more than any machine has, and small enough for exact counting."""
 
 
 def amount(
@@ -217,7 +220,7 @@ def amount(
     most: float = AMOUNT_MAX,
     is_whole: bool = False,
 ) -> float:
-    """Return how much of a resource a row says. Raises: Refused naming the field and what it says."""
+    """Return the amount of a resource in a row's field. Raises: Refused naming the field and its value."""
     found = number(row, field, where, default=default)
     if not 0 <= found <= most or (is_whole and found != int(found)):
         want = "a whole number" if is_whole else "a number"
@@ -226,7 +229,7 @@ def amount(
 
 
 def is_none(text: Any) -> bool:
-    """Whether a cell says nothing."""
+    """Return whether a cell is empty or says none."""
     return text is None or str(text).strip().lower() in ("", "nan", "none", "null")
 
 

@@ -1,4 +1,4 @@
-"""Rows put in order on disk, so that a trace may be longer than the memory: a nameless SQLite database sorts them."""
+"""Sort rows on disk, so that a trace may be longer than the memory: a nameless SQLite database does it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BATCH: Final = 1000
 
 
 class Sorter:
-    """Rows by group and time; rows of one group and time stay in the order in which they were put."""
+    """Rows to sort by group and time; rows of one group and time stay in the order in which they were added."""
 
     def __init__(self) -> None:
         # An empty name is a database in a temporary file that is gone when it is closed.
@@ -24,7 +24,7 @@ class Sorter:
         self._encoder, self.count = msgspec.msgpack.Encoder(), 0
 
     def put(self, group: str, at: float, row: Sequence[Any]) -> None:
-        """Keep a row: plain values."""
+        """Keep a row of plain values."""
         self._waiting.append((group, at, self._encoder.encode(row)))
         self.count += 1
         if len(self._waiting) >= BATCH:
@@ -35,11 +35,11 @@ class Sorter:
         self._waiting.clear()
 
     def by_time(self) -> Iterator[tuple[str, float, list[Any]]]:
-        """Yield (group, time, row) by time."""
+        """Yield (group, time, row), sorted by time."""
         return self._sorted("at, rowid")
 
     def by_group(self) -> Iterator[tuple[str, float, list[Any]]]:
-        """Yield (group, time, row) by group, and within it by time."""
+        """Yield (group, time, row), sorted by group, and by time within a group."""
         return self._sorted("place, at, rowid")
 
     def _sorted(self, order: str) -> Iterator[tuple[str, float, list[Any]]]:
@@ -48,7 +48,7 @@ class Sorter:
             yield group, at, msgspec.msgpack.decode(row)
 
     def first(self) -> float:
-        """Return the earliest time; 0 where there is no row."""
+        """Return the earliest time; 0 if there are no rows."""
         self._flush()
         found = self._database.execute("SELECT min(at) FROM rows").fetchone()[0]
         return float(found) if found is not None else 0.0

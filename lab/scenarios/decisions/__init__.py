@@ -1,1 +1,1 @@
-"""What the components of a mesh decided in a run, and where two runs decided differently."""
+"""Decisions of a mesh's components in a run, and the decisions in which two runs differ."""

@@ -1,9 +1,10 @@
-"""The decisions of a run, read from its event log: what was decided about whom, by role. Pure.
+"""The decisions of a run, read from its event log: object by role, event and outcome. Pure.
 
-A decision is an attempt of a scheduler, a nomination, a victim, what became of a bind; what a kubelet admitted,
-rejected, unbound or resized; the deletion of an object; a pod's step to Failed or Succeeded. The objects of two runs
-are compared by *role*, because uids and generated names mean nothing: a pod of an owner is its number in the order of
-creation, and a bare object is its name. Source: guarantees 1.2 for the lines that are read.
+A decision is a scheduling attempt, a nomination, a victim, or the outcome of a bind; an admission,
+rejection, unbind or resize by a kubelet; the deletion of an object; or a pod's step to Failed or
+Succeeded. Objects of two runs are compared by *role*, because uids and generated names mean nothing: the
+role of an owned pod is its owner and its number in the order of creation, that of a bare object is its
+name. Source: guarantees 1.2 for the lines that are read.
 """
 
 from typing import Any, Final
@@ -19,21 +20,23 @@ KUBELET_EVENTS: Final = ("kubelet.admit", "kubelet.reject", "kubelet.unbind_call
 DELETE: Final = "delete"
 PHASE: Final = "phase"
 EVENTS: Final = (*SCHEDULER_EVENTS, *KUBELET_EVENTS, DELETE, PHASE)
-"""What a decision may be called: lines of the event log by their own names; `delete`, when the deletion of an object
-was asked for, and `phase`, a pod's last step, are read from `store.commit`."""
+"""Names of decisions. Most are names of event log lines. `delete` (a requested deletion of an object) and
+`phase` (a pod's last step) are read from `store.commit`.
+"""
 NEVER_COMPARED: Final = frozenset(("Event", "Lease"))
-"""Kinds whose deletion decides nothing: Events expire, and Leases of nodes go with their nodes."""
+"""Kinds whose deletion is not a decision: Events expire, and Leases of nodes are deleted with their nodes."""
 _FINAL = frozenset(("Failed", "Succeeded"))
 _NOISE = frozenset(("request_id", "unbind_count"))
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One decision. `at_s`: seconds of the log's own clock. `name`: the object as it was called, `namespace/name`.
-    `component`: who decided; of what is read from commits the writer's name, where the log has it.
+    """One decision. `at_s`: seconds of the log's own clock. `name`: of the object, `namespace/name`.
+    `component`: the one that decided; for decisions read from commits the writer's name, where the log has
+    it.
 
-    `outcome`: `scheduled`, `unschedulable` or `error` of an attempt; `ok`, `conflict`, `unknown` or `error` of a bind;
-    the reason of a rejection or an unbind; the requests that a resize came to; who asked for a deletion; the phase.
-    `why`: what else the line says: messages, plugins, requests and the node's sums.
+    `outcome`: `scheduled`, `unschedulable` or `error` of an attempt; `ok`, `conflict`, `unknown` or `error`
+    of a bind; the reason of a rejection or an unbind; the requests after a resize; the client that requested
+    a deletion; the phase. `why`: other data of the line: messages, plugins, requests and the node's sums.
     """
 
     at_s: float
@@ -47,21 +50,23 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def what(self) -> tuple[str, str, str]:
-        """What is compared of two decisions about one role."""
+        """Key by which two decisions about one role are compared: event, outcome and node."""
         return self.event, self.outcome, self.node
 
     @property
     def actor(self) -> tuple[str, str]:
-        """Whose decisions about which role: those of one actor have an order, two actors are not compared in time.
+        """Pair of role and actor. Decisions of one pair are compared in order; different actors are not compared in
+        time.
 
-        A last phase that a node writes is its kubelet's decision: what one kubelet made of a pod (Failed) stands beside
-        what another made of it (an unbind)."""
+        A last phase that a node writes counts as its kubelet's decision. So the outcome of a pod on one kubelet
+        (Failed) is compared with its outcome on another (an unbind).
+        """
         is_kubelets = self.event == PHASE and self.component.startswith(NODE_PREFIX)
         return self.role, "kubelet" if is_kubelets else self.event.partition(".")[0]
 
 
 class Decisions:
-    """Reads decisions from the lines of an event log, in their order."""
+    """Reader of the decisions in the lines of an event log, which must come in order."""
 
     def __init__(self) -> None:
         self._roles = Roles()
@@ -69,7 +74,7 @@ class Decisions:
         self._leaving: set[str] = set()
 
     def of(self, line: Line) -> Decision | None:
-        """Return the decision that the line says; None for every other line."""
+        """Return the decision in this line; None if the line has none."""
         if line.obj is None:
             return None
         if line.ev == "store.commit":

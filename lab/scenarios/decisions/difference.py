@@ -1,8 +1,9 @@
-"""Where two runs decided differently: the first decision that differs, then all of them, aligned by role. Pure.
+"""Differences between the decisions of two runs: the first that differs, then all of them, aligned by role.
+Pure.
 
-What one actor (the scheduler, a kubelet) decided about one role is compared in its order, so that it is no difference
-when others decided meanwhile, or sooner or later. What is compared is event, outcome and node; when it happened only
-if that is asked for.
+The decisions of one actor (the scheduler, a kubelet) about one role are compared in their order. So it is
+no difference when others decided in between, or sooner or later. Event, outcome and node are compared;
+the time only on request.
 """
 
 import re
@@ -15,13 +16,16 @@ import msgspec
 from lab.scenarios.decisions.decision import Decision
 
 ALIGNED_MAX: Final = 400
-"""So many decisions of one actor about one role are aligned; of more, those with the same number are compared."""
+"""Maximum number of decisions of one actor about one role that are aligned. If there are more, decisions
+with the same number are compared.
+"""
 INSTANT_S: Final = 1e-6
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A decision about a role that the two runs took differently; None: the run has no such decision. Of `about`, the
-    two may be the same."""
+    """A decision about a role that differs between two runs; None: the run has no such decision. In results of
+    `about`, both may be the same.
+    """
 
     role: str
     first: Decision | None
@@ -29,26 +33,28 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def at_s(self) -> float:
-        """When it was taken, by the earlier of the two."""
+        """Time of the earlier of the two decisions."""
         return min(side.at_s for side in (self.first, self.second) if side is not None)
 
     @property
     def is_same(self) -> bool:
-        """Whether both runs decided the same, at whatever time."""
+        """Whether both runs decided the same; times do not matter."""
         return self.first is not None and self.second is not None and self.first.what == self.second.what
 
 
 class Reordered(msgspec.Struct, frozen=True):
-    """The first place at which equal attempts to schedule follow each other in another order."""
+    """The first place at which equal scheduling attempts occur in a different order."""
 
     first: Decision
     second: Decision
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """Two runs compared. `counts`: how many decisions each has; `same`: how many are the same in both.
+    """Comparison of two runs. `counts`: number of decisions of each; `same`: number of decisions that are the
+    same in both.
 
-    `differences` are in the order of time; `last_same`: the latest decision that both have before the first of them.
+    `differences`: in the order of time; `last_same`: the latest decision that both have before the first of
+    them.
     """
 
     counts: tuple[int, int]
@@ -59,7 +65,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def compare(first: Sequence[Decision], second: Sequence[Decision], *, with_times: bool = False) -> Compared:
-    """Return how the second run decided differently from the first; times in seconds of one clock that both begin at 0.
+    """Compare the decisions of two runs; times are seconds of clocks that both begin at 0.
 
     `with_times`: the same decision at another time (by more than a microsecond) differs as well.
     """
@@ -84,7 +90,7 @@ def compare(first: Sequence[Decision], second: Sequence[Decision], *, with_times
 
 
 def about(role: str, first: Sequence[Decision], second: Sequence[Decision]) -> list[Difference]:
-    """Return all decisions about a role side by side, those that are the same as well, in the order of time."""
+    """Return all decisions about a role side by side, including equal ones, in the order of time."""
     sides = [_by_actor([each for each in run if each.role == role]) for run in (first, second)]
     found = [
         Difference(role, *pair)
@@ -95,7 +101,7 @@ def about(role: str, first: Sequence[Decision], second: Sequence[Decision]) -> l
 
 
 def in_order(role: str) -> tuple[str | int, ...]:
-    """Return what to sort roles by: `web#2` before `web#10`."""
+    """Return a sort key for roles: `web#2` before `web#10`."""
     return tuple(int(part) if part.isdigit() else part for part in re.split(r"(?<=#)(\d+)", role))
 
 

@@ -1,4 +1,6 @@
-"""Why a scheduler chose a node: the scores of the best ones, beside its attempts. Of a simulation, while it runs."""
+"""Reasons of a scheduler for a node: the scores of the best nodes, attached to its attempts. In a
+simulation, while it runs.
+"""
 
 from typing import Any, Final, Protocol
 
@@ -13,33 +15,34 @@ BEST: Final = 5
 
 
 class SimulatedMesh(Protocol):
-    """What is needed of the mesh that writes the lines."""
+    """Interface of the mesh that writes the lines."""
 
     def instance(self, component: str) -> Component | None:
         """Return the component that runs under this name."""
 
 
 class ScoredDecisions:
-    """Reads decisions from lines as they come, and adds to each attempt that found a node what its scheduler keeps of
-    it for `keplab explain`.
+    """Reader of decisions that adds to each successful attempt what its scheduler keeps for `keplab explain`.
 
-    The scheduler keeps that right after it has written the line of the attempt, so it is read with the line after it,
-    and decisions come out as soon as they are complete.
+    The scheduler stores that right after it has written the line of the attempt. So it is read when the next
+    line comes, and decisions are returned as soon as they are complete.
     """
 
     def __init__(self, best: int = BEST, *, with_rejections: bool = False) -> None:
-        """`best`: of so many nodes scores are kept; `with_rejections`: and of all attempts who rejected what."""
+        """Create a reader. `best`: number of nodes with scores; `with_rejections`: also keep for all attempts which
+        plugin rejected what.
+        """
         self._best, self._with_rejections = best, with_rejections
         self._reader = Decisions()
         self._mesh: SimulatedMesh | None = None
         self._attempt: tuple[Line, Decision] | None = None
 
     def look_into(self, mesh: SimulatedMesh) -> None:
-        """Take the mesh whose schedulers are asked; without one, decisions have no scores."""
+        """Set the mesh whose schedulers are queried; without a mesh, decisions have no scores."""
         self._mesh = mesh
 
     def take(self, line: Line) -> list[Decision]:
-        """Read a line; return the decisions that are complete now, in their order."""
+        """Read a line; return the decisions that are now complete, in their order."""
         if line.ev == "sched.assume":
             return []
         complete = self.rest()
@@ -53,7 +56,7 @@ class ScoredDecisions:
         return complete
 
     def rest(self) -> list[Decision]:
-        """Return what is not complete yet, as far as it is known."""
+        """Return the incomplete decision with what is known of it."""
         if self._attempt is None:
             return []
         (line, decision), self._attempt = self._attempt, None

@@ -1,8 +1,8 @@
-"""What must hold in every state of every run (guarantees 6), judged from the event log and, in a
-simulation, from every watch stream and every answer as well.
+"""Invariants of every state of every run (guarantees 6), judged from the event log; in a simulation also
+from every watch stream and every response.
 
-One file is one invariant; `auditor` shows them the lines. `view` is what is stored, `rest` what a mesh at rest looks
-like.
+Each file is one invariant; `auditor` passes the lines to them. `view` is the stored state, `rest` the
+state of a mesh at rest.
 """
 
 from lab.scenarios.invariants.auditor import Auditor as Auditor

@@ -1,4 +1,4 @@
-"""The auditor: shows each line to the invariants that want it, and keeps what they say.
+"""The auditor: passes each line to the invariants that subscribe to it, and collects their violations.
 
 An invariant is one file of this folder, named `i<number>_…`; the folder is the register.
 """
@@ -23,7 +23,7 @@ from services.telemetry.eventlog import Line
 FORBIDDEN = 403
 TICK_NS = 1_000_000_000
 VIOLATIONS_MAX = 100
-"""So many are kept; all are counted."""
+"""Maximum number of violations that are kept; all are counted."""
 
 ELSEWHERE: dict[str, str] = {
     "I20": "judged at rest, by chaos runs",
@@ -31,12 +31,13 @@ ELSEWHERE: dict[str, str] = {
     "I33": "judged of processes, whose observer may be behind; that of a simulation sees each change at once",
     "I31": "metrics are held against the state by tests of each component",
 }
-"""Invariants of guarantees 6 that no file here judges, and why."""
+"""Invariants of guarantees 6 that no file here judges, and the reasons."""
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One breach. `at` is seconds of the log's own clock; `objects` are `kind ns/name` texts. `by_hand`: a write past
-    admission explains it."""
+    """One violation. `at`: seconds of the log's own clock; `objects`: `kind ns/name` texts. `by_hand`: a write
+    past admission explains it.
+    """
 
     invariant: str
     at: float
@@ -48,15 +49,18 @@ class Violation(msgspec.Struct, frozen=True):
 
 @cache
 def checks() -> tuple[type[Check], ...]:
-    """Return every invariant that is judged, in order of number."""
+    """Return the classes of all judged invariants, in order of number."""
     names = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]) if info.name[1:3].isdigit())
     found = (each for name in names for each in vars(importlib.import_module(f"{__package__}.{name}")).values())
     return tuple(each for each in found if isinstance(each, type) and issubclass(each, Check) and each.id)
 
 
 class Auditor:
-    """Judges lines as they come. `violations` holds the first; `count` counts all but those by hand. Pure: the same
-    lines, and in a simulation the same streams and answers, give the same result."""
+    """Judge of log lines as they come. `violations` holds the first violations; `count` counts all but those by
+    hand.
+
+    Pure: the same lines, and in a simulation the same streams and responses, give the same result.
+    """
 
     def __init__(
         self,
@@ -66,8 +70,9 @@ class Auditor:
         without: frozenset[str] = frozenset(),
         window: int = WINDOW,
     ) -> None:
-        """`without`: invariants that are not judged. `window`: so many changes of a kind can be looked back on; what a
-        line says of one that is older is not judged."""
+        """Create the invariants. `without`: those that are not judged. `window`: number of changes of a kind that
+        are kept; a line about an older change is not judged.
+        """
         self.violations: list[Violation] = []
         self.count = self.by_hand = 0
         self.lines = 0
@@ -91,7 +96,7 @@ class Auditor:
         self._answers = next(check for check in self._checks if isinstance(check, AcknowledgedIsStored))
 
     def take(self, line: Line) -> None:
-        """Judge one line by every invariant that wants it."""
+        """Judge one line with every invariant that subscribes to it."""
         self.lines += 1
         self._newest = line
         ev = line.ev
@@ -117,12 +122,12 @@ class Auditor:
 
     @property
     def objects(self) -> int:
-        """How many objects are stored."""
+        """Number of stored objects."""
         return self._view.objects
 
     @property
     def not_judged(self) -> dict[str, str]:
-        """Return which invariants of guarantees 6 this run says nothing about, and why."""
+        """Invariants of guarantees 6 that this run does not judge, with the reasons."""
         now_s = self._newest.mono_ns / 1e9 if self._newest is not None else 0.0
         found = dict(ELSEWHERE)
         for check in self._checks:
@@ -133,19 +138,19 @@ class Auditor:
     # What a simulation shows besides the log.
 
     def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
-        """A component opened a watch; return the number to call it by."""
+        """Note that a component opened a watch; return the number that identifies it."""
         return self._streams.opened(component, incarnation, user, request, self._report_stream)
 
     def received(self, number: int, batch: list[WatchEvent]) -> None:
-        """A batch arrived on a watch."""
+        """Note a batch that arrived on a watch."""
         self._streams.received(number, batch, self._report_stream)
 
     def closed(self, number: int) -> None:
-        """A watch is over."""
+        """Note that a watch has ended."""
         self._streams.closed(number)
 
     def answered(self, request: Request, response: Response) -> None:
-        """An answer arrived."""
+        """Note a response that arrived."""
         if self._newest is not None:
             bare = msgspec.structs.replace(self._newest, obj=None, trace_id="")
             self._answers.answered(bare, request, response, partial(self._report, "I13"))
@@ -159,7 +164,7 @@ class Auditor:
         trace_id: str = "",
         line: Line | None = None,
     ) -> None:
-        """Add a violation, also one that was seen elsewhere, for example at rest; `line`: that broke the rule."""
+        """Add a violation, for example one that was found at rest; `line`: the line that broke the rule."""
         by_hand = self._written.explains(objects, detail, line)
         self.count += not by_hand
         self.by_hand += by_hand

@@ -1,4 +1,4 @@
-"""What was written past admission, and which breaches that explains: they are no defects of the mesh. Pure.
+"""Writes past admission, and the violations they explain, which are no defects of the mesh. Pure.
 
 Source: simulator 5.3.
 """
@@ -6,11 +6,11 @@ Source: simulator 5.3.
 from services.telemetry.eventlog import Line
 
 RAW = "raw"
-"""The subresource of such a write, as a commit names it."""
+"""Subresource of a write past admission, as a commit names it."""
 
 
 class ByHand:
-    """Objects that were written by hand, and the nodes that they are, or are on."""
+    """Objects that were written by hand, and their nodes."""
 
     def __init__(self) -> None:
         self._uids: dict[str, None] = {}
@@ -18,7 +18,7 @@ class ByHand:
         self._nodes: dict[str, None] = {}
 
     def take(self, line: Line) -> None:
-        """Take a line `store.commit`."""
+        """Note a `store.commit` line, if it is a write past admission."""
         if line.obj is None or line.data.get("subresource") != RAW:
             return
         self._objects[text_of(line)] = None
@@ -29,8 +29,9 @@ class ByHand:
             self._nodes[node] = None
 
     def explains(self, objects: tuple[str, ...], detail: str, line: Line | None = None) -> bool:
-        """Whether a breach is about what was written so: the object itself, what happens on its node, or an object
-        whose breach names it by uid."""
+        """Return whether a violation is explained by such a write: it is about the object itself, or a line about
+        its node, or its text names the object's uid.
+        """
         if not self._objects:
             return False
         if any(each in self._objects for each in objects) or any(uid in detail for uid in self._uids):
@@ -41,6 +42,6 @@ class ByHand:
 
 
 def text_of(line: Line) -> str:
-    """Return what a person calls the line's object: `kind ns/name`."""
+    """Return the line's object as text for people: `kind ns/name`."""
     assert line.obj is not None, "asked before"
     return f"{line.obj['kind']} {line.obj['ns']}/{line.obj['name']}"

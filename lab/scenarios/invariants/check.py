@@ -1,4 +1,4 @@
-"""What every invariant is made of: a class that looks at some of the log's lines and speaks up."""
+"""Base of every invariant: a class that receives some of the log's lines and reports violations."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -14,19 +14,20 @@ NO_CLAIMS = "there are no resource claims"
 NOTHING_PREPARED = "no device was prepared for a claim"
 
 Report = Callable[[Line, str], None]
-"""Called with the line that broke the rule and a sentence with the two values that disagree."""
+"""Callback for a violation: the line that broke the rule, and a sentence with the two conflicting values."""
 
 
 class Calm:
-    """Since when nothing is being broken; rules with a grace count their time from there. A link that lost messages is
-    whole again once whoever sent the last of them has noticed."""
+    """Time since which no fault is active; grace periods are counted from it. A link that lost messages counts
+    as healed only after `CALL_DEADLINE_S`, when the last sender has noticed.
+    """
 
     def __init__(self) -> None:
         self._faults: dict[str, bool] = {}
         self._since_s = 0.0
 
     def take(self, line: Line) -> None:
-        """Follow faults, heals and starts. A killed process is healed by its next start."""
+        """Note a fault, a heal or a start. A killed process is healed by its next start."""
         target = str(line.data.get("target", "")) if line.ev != "proc.start" else line.comp
         if target.startswith("clock/"):
             return  # a wall clock that is off excuses nothing (FM-A13)
@@ -37,13 +38,13 @@ class Calm:
         self._since_s = max(self._since_s, line.mono_ns / 1e9 + (CALL_DEADLINE_S if loses else 0.0))
 
     def lasted_s(self, since_s: float, now_s: float) -> float:
-        """Return for how long, without faults, something that began at `since_s` has been so."""
+        """Return the seconds without faults for which a condition that began at `since_s` has lasted."""
         return 0.0 if self._faults else now_s - max(since_s, self._since_s)
 
 
 @dataclass(frozen=True)
 class Context:
-    """What checks share. `is_volatile`: the store forgets everything when its process ends."""
+    """State shared by all checks. `is_volatile`: the store forgets everything when its process ends."""
 
     switches: Switches
     view: View
@@ -52,10 +53,10 @@ class Context:
 
 
 class Check:
-    """One invariant. `events`: the lines it wants to see; none means all of them.
+    """One invariant. `events`: the lines it subscribes to; empty means all of them.
 
-    `kinds`: whose changes it is shown; none means all objects'. Each is already part of the view.
-    `why_not` says, afterwards, why this invariant was not judged in this run; empty when it was.
+    `kinds`: the kinds whose commits it gets; empty means all. Each commit is already part of the view.
+    `why_not`: afterwards, why this invariant was not judged in this run; empty when it was.
     """
 
     id = ""
@@ -67,7 +68,7 @@ class Check:
         self.context, self.view, self.switches = context, context.view, context.switches
 
     def take(self, line: Line, report: Report) -> None:
-        """Look at one line; of the store, at the change that it records, unless that is known."""
+        """Judge one line; for a `store.commit` line, the change that it records, unless the change is already known."""
         commit = self.view.commit
         if line.ev == "store.commit" and commit is not None and (not self.kinds or commit.kind in self.kinds):
             self._committed(line, commit, report)
@@ -75,15 +76,17 @@ class Check:
     def _committed(self, line: Line, commit: Commit, report: Report) -> None: ...
 
     def tick(self, line: Line, report: Report) -> None:
-        """Look at the whole, about once a second of the log's time; `line` is the newest."""
+        """Judge the whole state, about once a second of the log's time; `line` is the newest."""
 
     def unfinished(self, now_s: float) -> str:
-        """Return what is wrong but within its grace when the log ends, so that nothing can be said of it; or ""."""
+        """Return what is wrong but within its grace when the log ends, so that it cannot be judged; empty if nothing
+        is.
+        """
         return ""
 
 
 class Wrong(NamedTuple):
-    """Something that is wrong now: what to report after the grace, and what to say of a log that ends before."""
+    """A condition that is wrong now: the text to report after the grace, and the text for a log that ends before."""
 
     key: Hashable
     report: str
@@ -91,7 +94,9 @@ class Wrong(NamedTuple):
 
 
 class Graced(Check, ABC):
-    """An invariant that may be broken for `grace_s`; only time without faults counts. `since`: from when, by key."""
+    """An invariant that may be broken for `grace_s`; only time without faults counts. `since`: start of each
+    breach, by key.
+    """
 
     grace_s = 0.0
 
@@ -101,14 +106,14 @@ class Graced(Check, ABC):
 
     @abstractmethod
     def wrong(self, now_s: float) -> Iterator[Wrong]:
-        """Yield what is wrong now, all of it in `since`."""
+        """Yield all conditions that are wrong now, each with its key in `since`."""
 
     def note(self, keys: Iterable[Hashable], now_s: float) -> None:
-        """Have these, and nothing else, be wrong: those that are new since now."""
+        """Set which keys are wrong now: new ones since `now_s`, missing ones no longer."""
         self.since = {key: self.since.get(key, now_s) for key in keys}
 
     def tick(self, line: Line, report: Report) -> None:
-        """Report what has been wrong for longer than the grace."""
+        """Report each condition that has been wrong for longer than the grace."""
         now_s = line.mono_ns / 1e9
         for each in list(self.wrong(now_s)):
             if self.context.calm.lasted_s(self.since[each.key], now_s) > self.grace_s:
@@ -116,11 +121,11 @@ class Graced(Check, ABC):
                 self.reported(each.key, now_s)
 
     def reported(self, key: Hashable, now_s: float) -> None:
-        """Count anew for what was reported."""
+        """Restart the grace of a key that was reported."""
         self.since[key] = now_s
 
     def unfinished(self, now_s: float) -> str:
-        """Return the first that is wrong, for how long, and how long it may be."""
+        """Return the first condition that is wrong, with its duration and the allowed duration; empty if none is."""
         for each in self.wrong(now_s):
             lasted_s = max(0.0, self.context.calm.lasted_s(self.since[each.key], now_s))
             lasted = f"for {lasted_s:.1f} s without faults of {self.grace_s:g} s allowed"
@@ -129,7 +134,7 @@ class Graced(Check, ABC):
 
 
 class Departed:
-    """Uids of removed objects, kept for a while: lines about them may still come."""
+    """Uids of removed objects, kept for a while, because lines about them may still come."""
 
     def __init__(self, kept: int = 10_000) -> None:
         self._kept = kept
@@ -139,7 +144,7 @@ class Departed:
         return uid in self._uids
 
     def add(self, uid: str) -> str:
-        """Remember one; return the one to forget for it, or ""."""
+        """Add a uid; return the uid that is dropped for it, or ""."""
         self._uids[uid] = None
         if len(self._uids) <= self._kept:
             return ""

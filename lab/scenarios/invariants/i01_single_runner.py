@@ -5,7 +5,7 @@ from services.telemetry.eventlog import Line
 
 
 class SingleRunner(Check):
-    """I1: for every pod uid the times a container runs on different nodes do not overlap."""
+    """I1: for every pod uid, the periods in which containers run on different nodes do not overlap."""
 
     id = "I1"
     events = ("kubelet.start", "kubelet.stop", "node.boot")
@@ -15,7 +15,7 @@ class SingleRunner(Check):
         self._running: dict[str, dict[str, dict[str, None]]] = {}
 
     def take(self, line: Line, report: Report) -> None:
-        """Follow kubelet.start, kubelet.stop and node.boot."""
+        """Track running containers by kubelet.start, kubelet.stop and node.boot."""
         if line.ev == "node.boot":
             for nodes in self._running.values():
                 nodes.pop(line.node, None)

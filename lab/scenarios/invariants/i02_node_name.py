@@ -1,4 +1,4 @@
-"""I2: a pod's node is changed by bindings, unbinds and lawful creations alone."""
+"""I2: a pod's node is changed only by bindings, unbinds and permitted creations."""
 
 from lab.scenarios.invariants.check import Check, Context, Report
 from lab.scenarios.invariants.policy import may_change_node_name, unbind_callers

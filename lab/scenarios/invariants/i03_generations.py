@@ -1,4 +1,4 @@
-"""I3: bindings are numbered, unbinds are counted, and the scheduler's record agrees with the store's."""
+"""I3: binding generations increase, unbinds are counted, and the scheduler's results agree with the store."""
 
 from lab.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
 from lab.scenarios.invariants.view import Commit
@@ -8,8 +8,9 @@ from services.telemetry.eventlog import Line
 class BindingGenerations(Check):
     """I3: generations grow with each bind, one unbind lies between two binds, unbindCount counts them.
 
-    Also K1 and K2: what the scheduler reports of a bind, ok or failed, is what became of it. When several
-    schedulers ask for the same binding, one of them gets it and the log does not say which: then only the store counts.
+    Also K1 and K2: the result that the scheduler reports of a bind, ok or failed, is its true outcome. When
+    several schedulers request the same binding, one of them succeeds and the log does not say which; then
+    only the store is judged.
     """
 
     id = "I3"
@@ -28,7 +29,7 @@ class BindingGenerations(Check):
         self._departed = Departed()
 
     def take(self, line: Line, report: Report) -> None:
-        """Follow bind and unbind commits and the scheduler's results."""
+        """Match bind and unbind commits with the scheduler's results."""
         if line.ev != "store.commit":
             self._take_scheduler(line, report)
         else:

@@ -1,4 +1,4 @@
-"""I4: containers start for bindings that stand, and only once the start is on disk."""
+"""I4: containers start only for existing bindings, and only once the start is on disk."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from services.telemetry.eventlog import Line
 
 @dataclass
 class _Bindings:
-    """What became of one pod's bindings, by generation; `saved` and `started`: on which nodes."""
+    """History of one pod's bindings, by generation; `saved` and `started` include the nodes."""
 
     bound: dict[int, str] = field(default_factory=dict)
     saved: dict[tuple[int, str], None] = field(default_factory=dict)
@@ -22,9 +22,9 @@ class _Bindings:
 class StartsAfterBind(Check):
     """I4: a start follows its bind; an unbound binding never started; teardown came before the unbind.
 
-    A static pod is never bound: its start follows the node's word that its manifest stands there.
-    And N2: before `kubelet.start` comes the checkpoint of the same binding, so that a restarted kubelet
-    finds what it started; a pod that a kubelet adopted has one.
+    A static pod is never bound: its start follows the node's line that its manifest is present. Also N2: the
+    checkpoint of the same binding comes before `kubelet.start`, so that a restarted kubelet finds what it
+    started; a pod that a kubelet adopted has one.
     """
 
     id = "I4"
@@ -47,7 +47,7 @@ class StartsAfterBind(Check):
             self.why_not = "this arm exists to show the breach"
 
     def take(self, line: Line, report: Report) -> None:
-        """Order binds, teardowns, checkpoints, starts and unbinds of one (uid, generation)."""
+        """Check the order of binds, teardowns, checkpoints, starts and unbinds of one (uid, generation)."""
         if self.why_not:
             return
         if line.ev == "store.commit":

@@ -1,4 +1,4 @@
-"""I5: nodes are not over-committed: never in a kubelet's ledger, not for long in the store."""
+"""I5: nodes are not over-committed: never in a kubelet's ledger, and only briefly in the store."""
 
 from collections.abc import Hashable, Iterator
 
@@ -8,12 +8,13 @@ from services.telemetry.eventlog import Line
 
 
 class NodesFit(Graced):
-    """I5: no admission or resize takes a ledger above allocatable; what is bound to a node fits it, 5 s later at most.
+    """I5: no admission or resize takes a ledger above allocatable; what is bound to a node fits it, 5 s later at
+    most.
 
-    The second part counts pods that have not ended, at what they ask for or, once their node says so, at what
-    it has allocated; and only time without faults. Devices that fall ill or vanish stay with the pods that have them,
-    so extended resources are held against the most that the node ever offered. What was on a node when its machine
-    shrank stays; nothing may be added to it.
+    The second part counts pods that have not ended, by their requests or, once their node reports it, by
+    their allocated resources. Only time without faults counts. Pods keep devices that become unhealthy or
+    vanish, so extended resources are compared with the most that the node ever offered. Pods on a node whose
+    machine shrank may stay; none may be added.
     """
 
     id = "I5"
@@ -29,7 +30,7 @@ class NodesFit(Graced):
         self._kept: dict[tuple[str, str], int] = {}
 
     def take(self, line: Line, report: Report) -> None:
-        """Look at admissions, and follow what is bound where."""
+        """Check kubelets' ledgers at admissions and resizes, and track bound pods."""
         if line.ev == "store.commit":
             super().take(line, report)
             return
@@ -94,11 +95,11 @@ class NodesFit(Graced):
         self.since.pop(node, None)
 
     def wrong(self, now_s: float) -> Iterator[Wrong]:
-        """Yield the nodes that hold too much."""
+        """Yield the over-committed nodes."""
         for node, what in self._over.items():
             over = f"node {node} is over-committed"
             yield Wrong(node, f"{over} since {self.since[node]:.3f} s: {what}", f"{over}, {what}")
 
     def reported(self, key: Hashable, now_s: float) -> None:
-        """Be silent about the node until it is weighed again."""
+        """Report the node no more until it is checked again."""
         self._fits(str(key))

@@ -6,8 +6,11 @@ from services.telemetry.eventlog import Line
 
 
 class DevicesAreGrantedOnce(Check):
-    """I6: no device occurs in the allocations of two claims. With several schedulers nothing upstream prevents that, so
-    it is only counted, unless the API server guards."""
+    """I6: no device occurs in the allocations of two claims.
+
+    With several schedulers nothing upstream prevents that, so it is only counted, unless the API server
+    guards against it.
+    """
 
     id = "I6"
     events = ("store.commit", "sched.attempt")
@@ -21,7 +24,7 @@ class DevicesAreGrantedOnce(Check):
         self._is_guarded = self.switches.choice("dra.double_allocation_guard") == "apiserver"
 
     def take(self, line: Line, report: Report) -> None:
-        """Follow what claims are granted."""
+        """Track the devices allocated to claims."""
         if line.ev == "sched.attempt":
             self._schedulers[line.comp] = None
             if len(self._schedulers) > 1 and not self._is_guarded:

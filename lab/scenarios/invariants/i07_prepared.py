@@ -7,10 +7,10 @@ from services.telemetry.eventlog import Line
 
 
 class DevicesArePreparedOnce(Check):
-    """I7: between `driver.prepare(c, d)` and `driver.unprepare(c, d)` no other claim prepares d. Where several
-    schedulers may grant one device and no guard is on, it is only counted.
+    """I7: between `driver.prepare(c, d)` and `driver.unprepare(c, d)` no other claim prepares d.
 
-    Of a driver that writes no log, as one that is not keplab's, the answers to its kubelet say the same.
+    Where several schedulers may allocate one device and no guard is on, it is only counted. For a driver that
+    writes no log, such as one that is not keplab's, its responses to the kubelet are used instead.
     """
 
     id = "I7"
@@ -32,7 +32,7 @@ class DevicesArePreparedOnce(Check):
         self._is_guarded = self.switches.choice("dra.double_allocation_guard") != "none"
 
     def take(self, line: Line, report: Report) -> None:
-        """Follow what drivers do."""
+        """Track devices that drivers prepare and unprepare."""
         data = line.data
         match line.ev:
             case "sched.attempt":

@@ -1,4 +1,4 @@
-"""I8: a pod is bound only with its claims."""
+"""I8: a pod is bound only when its claims are ready."""
 
 from lab.scenarios.invariants.check import NO_CLAIMS, Check, Context, Report
 from lab.scenarios.invariants.view import Commit
@@ -6,9 +6,11 @@ from services.telemetry.eventlog import Line
 
 
 class ClaimsComeBeforeTheBind(Check):
-    """I8: at a bind every claim of the pod has its devices, can be used on the node and is reserved: for the pod, for
-    its pod group, or for any pod that has it. And nowhere are more than `reserved_for.max`, 256, consumers
-    listed."""
+    """I8: at a bind every claim of the pod is allocated, usable on the node, and reserved for the pod, its pod
+    group, or any pod that has the claim.
+
+    Also, no claim lists more than `reserved_for.max`, 256, consumers.
+    """
 
     id = "I8"
     events = ("store.commit",)

@@ -1,4 +1,4 @@
-"""I9: no devices are deallocated that a pod uses."""
+"""I9: no devices are deallocated while a pod uses them."""
 
 from lab.scenarios.invariants.check import NO_CLAIMS, Check, Context, Departed, Report, uid_of
 from lab.scenarios.invariants.view import Commit
@@ -6,8 +6,11 @@ from services.telemetry.eventlog import Line
 
 
 class NoRunningPodLosesDevices(Check):
-    """I9: a commit that clears an allocation leaves no consumer, and no pod that was one still runs. A pod that was
-    removed by force does not count: no component can wait for the end of what is not there any more."""
+    """I9: a commit that clears an allocation leaves no consumer, and no former consumer still runs.
+
+    A pod that was removed by force does not count: no component can wait for the end of an object that no
+    longer exists.
+    """
 
     id = "I9"
     why_not = NO_CLAIMS
@@ -19,7 +22,7 @@ class NoRunningPodLosesDevices(Check):
         self._forced = Departed()
 
     def take(self, line: Line, report: Report) -> None:
-        """Know what runs, and look at every claim that loses its devices."""
+        """Track running pods, and check every claim that loses its devices."""
         match line.ev:
             case "kubelet.start":
                 self._running[uid_of(line)] = line.node

@@ -1,4 +1,4 @@
-"""I10: claims go with those they were made for."""
+"""I10: claims are deleted together with the pods they were created for."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,9 @@ from services.telemetry.eventlog import Line
 
 
 class ClaimsGo(Graced):
-    """I10: no claim made for a pod outlives that pod, and none is being deleted without anybody who holds it; 60 s."""
+    """I10: no claim generated for a pod outlives that pod, and no claim that is being deleted remains without a
+    living consumer; 60 s.
+    """
 
     id = "I10"
     events = ("store.commit",)

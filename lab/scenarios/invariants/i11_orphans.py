@@ -8,7 +8,7 @@ from services.telemetry.eventlog import Line
 
 
 class NoOrphans(Graced):
-    """I11: no pod without a living owner, if it had one, and none bound to a node that is gone; 90 s."""
+    """I11: no pod outlives all of its owners, and no bound pod outlives its node; 90 s."""
 
     id = "I11"
     grace_s = 90.0
@@ -36,7 +36,7 @@ class NoOrphans(Graced):
         return ""
 
     def wrong(self, now_s: float) -> Iterator[Wrong]:
-        """Yield the pods whose owner or node went."""
+        """Yield the pods whose owner or node is gone."""
         pods = self.view.tables["Pod"].objects
         orphans = {key: why for key, pod in pods.items() if (why := self._why(pod))}
         self.note(orphans, now_s)
@@ -46,6 +46,6 @@ class NoOrphans(Graced):
             yield Wrong(key, f"{there}: {why} since {self.since[key]:.1f} s", f"{there}, {why}")
 
     def tick(self, line: Line, report: Report) -> None:
-        """Look only when there may be orphans."""
+        """Check only when there may be orphans."""
         if self._at_risk:
             super().tick(line, report)

@@ -1,4 +1,4 @@
-"""I12: the commit log has no holes and no doubles."""
+"""I12: the commit log has no gaps and no duplicates."""
 
 from lab.scenarios.invariants.check import Check, Context, Report
 from services.telemetry.eventlog import Line
@@ -15,7 +15,7 @@ class DenseVersions(Check):
         self._last = 0
 
     def take(self, line: Line, report: Report) -> None:
-        """Expect the successor of the last version, and after a recovery every version that was logged."""
+        """Check that each version follows the last one, and that a recovery has every version that was logged."""
         if line.rv is None:
             return
         if line.ev == "store.recovered":

@@ -1,4 +1,4 @@
-"""I13: every acknowledged write is in the commit log, as that object with that content."""
+"""I13: every acknowledged write is in the commit log, with the same object and content."""
 
 import hashlib
 
@@ -29,15 +29,15 @@ _HEAD = msgspec.json.Decoder(_Head)
 class AcknowledgedIsStored(Check):
     """I13: an answer with version r has the object, uid and content that the log has at r.
 
-    Judged where the answer is given (`api.response`, `client.return`) and, in the simulation, where it
-    arrives. An answer that reports no change names the version it found.
+    Judged where the answer is sent (`api.response`, `client.return`) and, in the simulation, where it
+    arrives. An answer that reports no change has the version that it found.
     """
 
     id = "I13"
     events = ("api.response", "client.return")
 
     def take(self, line: Line, report: Report) -> None:
-        """Match one answer's version with the commit of it."""
+        """Match an answer's version with its commit."""
         if self.context.is_volatile or not line.rv:
             return
         if line.ev == "client.return":
@@ -49,7 +49,7 @@ class AcknowledgedIsStored(Check):
             self._match(line, line.rv, parts[2] if len(parts) > 2 else "", "", "", report)
 
     def answered(self, line: Line, request: Request, response: Response, report: Report) -> None:
-        """Judge an answer that arrived; `line` is the newest of the log."""
+        """Judge an answer that arrived; `line` is the newest line of the log."""
         is_write = request.verb in WRITES and not request.dry_run
         if self.context.is_volatile or not (is_write and response.is_ok and response.rv):
             return

@@ -1,4 +1,4 @@
-"""I14: every change was asked for once, and what was refused changed nothing."""
+"""I14: every change was requested once, and refused requests changed nothing."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 @dataclass(slots=True)
 class _RequestCounts:
-    """One request id of one identity. `refused`: arrivals that were answered with a definite refusal."""
+    """Counts for one request id of one identity. `refused`: arrivals that were answered with a definite refusal."""
 
     arrivals: int = 0
     refused: int = 0
@@ -22,7 +22,7 @@ class _RequestCounts:
 class CommitsHaveRequests(Check):
     """I14: a commit has its `api.request`, a request commits at most one group, a refused one none.
 
-    A request id may arrive more than once; what counts is that not all its arrivals were refused. Calls
+    A request id may arrive more than once; it may commit unless all of its arrivals were refused. Calls
     without an id are distinguished by identity, verb and object only.
     """
 

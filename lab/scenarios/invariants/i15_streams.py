@@ -1,4 +1,4 @@
-"""I15: every watch stream delivers the commit log, the whole of it, once and in order."""
+"""I15: every watch stream delivers the commit log completely, once and in order."""
 
 import hashlib
 from collections.abc import Callable
@@ -11,17 +11,18 @@ from services.telemetry.eventlog import Line
 REASONS = ("Timeout", "SlowWatcher", "Expired", "Shutdown", "ClientGone", "AuthExpired", "Redefined")
 
 Say = Callable[[tuple[str, ...], str], None]
-"""Called with the objects concerned and a sentence."""
+"""Callback for a violation: the objects concerned, and a sentence."""
 
 
 class Stream:
-    """One watch stream of one kind, held against the commit log event by event (W1 to W12).
+    """One watch stream of one kind, checked against the commit log event by event (W1 to W12).
 
-    `event` and `mark` return what is wrong as sentences that begin with the rule's name and show the neighbours that
-    disagree. `start` None: it begins with the state, up to the bookmark that says so (W12).
+    `event` and `mark` return errors as sentences that begin with the rule's name and show the two versions
+    that conflict. `start` None: the stream begins with the initial state, up to the bookmark that ends it
+    (W12).
 
-    `matches` None: commit lines do not show what the selector matches, so only the order can be judged. Once
-    `is_blind`, the stream has fallen out of the window of the view and nothing is said of it any more.
+    `matches` None: commit lines do not show what the selector matches, so only the order is judged. Once
+    `is_blind`, the stream has fallen out of the view's window and is no longer judged.
     """
 
     def __init__(self, view: View, kind: str, matches: Matches | None, start: int | None) -> None:
@@ -36,11 +37,11 @@ class Stream:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the state, if it was asked for, is complete."""
+        """Whether the initial state, if it was requested, is complete."""
         return self._initial is None
 
     def event(self, kind: str, namespace: str, name: str, rv: int, sha256: str) -> list[str]:
-        """Take an ADDED, MODIFIED or DELETED; return what is wrong with it."""
+        """Take an ADDED, MODIFIED or DELETED; return the errors found."""
         if self.is_blind:
             return []
         if self._initial is not None:
@@ -77,7 +78,7 @@ class Stream:
         return wrong
 
     def mark(self, rv: int, *, ends_initial: bool) -> list[str]:
-        """Take a bookmark; return what is wrong with it."""
+        """Take a bookmark; return the errors found."""
         if self.is_blind:
             return []
         wrong = []
@@ -97,7 +98,7 @@ class Stream:
         return wrong
 
     def complete(self, rv: int) -> list[str]:
-        """The state is all there, as of `rv`: compare it with what is stored."""
+        """End the initial state as of `rv`: compare it with the stored objects, and return the errors found."""
         found, self._initial = self._initial or {}, None
         self.last = self._bookmark = rv
         self._position = self._table.position_after(rv)
@@ -138,14 +139,14 @@ class Stream:
 
 
 class _Received:
-    """One stream where it arrives. `chain`: who receives what; streams of one chain resume each other."""
+    """A stream at its receiver. `chain`: receiver and selection; streams of one chain resume each other."""
 
     def __init__(self, stream: Stream | None, chain: tuple[object, ...], who: str, kind: str) -> None:
         self.stream, self.chain, self.who, self.kind = stream, chain, who, kind
 
 
 class _ServerStream:
-    """One stream where it is sent, by the server's own lines; whether it began with the state shows later."""
+    """A stream at its sender, from the server's own lines; whether it began with the initial state shows only later."""
 
     def __init__(self, kind: str, data: dict[str, str], start_rv: int, user: str) -> None:
         self.kind, self.start_rv, self.user = kind, start_rv, user
@@ -174,7 +175,7 @@ class StreamsAreTrue(Check):
         self._hashed: tuple[bytes, str] = (b"", "")
 
     def opened(self, component: str, incarnation: int, user: str, request: WatchRequest, say: Say) -> int:
-        """Begin to judge a stream; return its number for `received` and `closed`."""
+        """Start to judge a stream; return its number for `received` and `closed`."""
         self.why_not = ""
         self._number += 1
         selected = (request.namespace, request.field_selector, request.label_selector)
@@ -219,7 +220,7 @@ class StreamsAreTrue(Check):
         return self._hashed[1]
 
     def closed(self, number: int) -> None:
-        """End a stream, and remember where its successor must begin."""
+        """End a stream, and remember the version from which the next stream of its chain must resume."""
         received = self._received.pop(number, None)
         if received is None:
             return
@@ -228,7 +229,7 @@ class StreamsAreTrue(Check):
             self._chains[received.chain] = received.stream.last
 
     def take(self, line: Line, report: Report) -> None:
-        """Judge the API server's own lines of its streams."""
+        """Judge the API server's own lines about its streams."""
         if line.ev == "store.recovered":
             self._sent.clear()
             if self.context.is_volatile:

@@ -1,4 +1,4 @@
-"""I16: every cache holds what was stored at the version it has reached."""
+"""I16: every cache equals the stored state at the version it has reached."""
 
 from lab.scenarios.invariants.check import Check, Context, Report
 from lab.scenarios.invariants.view import matcher
@@ -7,7 +7,7 @@ from services.telemetry.eventlog import Line
 
 
 class CachesAreViews(Check):
-    """I16: the hash of a `cache.sync` line is that of the filtered view at the line's version."""
+    """I16: the hash in a `cache.sync` line is that of the filtered view at the line's version."""
 
     id = "I16"
     events = ("cache.sync",)

@@ -1,4 +1,4 @@
-"""I17: a nomination is for a pod that waits, on a node that exists."""
+"""I17: only a waiting pod is nominated, and only to an existing node."""
 
 from collections.abc import Iterator
 
@@ -8,8 +8,11 @@ from services.telemetry.eventlog import Line
 
 
 class Nominations(Graced):
-    """I17: no bound or terminal pod is nominated; a nomination names an existing node and ends with a failed cycle. The
-    second part has 10 s without faults to become true."""
+    """I17: no bound or terminal pod is nominated; a nomination names an existing node and ends with a failed
+    cycle.
+
+    The second part must hold after 10 s without faults.
+    """
 
     id = "I17"
     grace_s = 10.0
@@ -22,7 +25,7 @@ class Nominations(Graced):
         self._failed: dict[str, float] = {}
 
     def take(self, line: Line, report: Report) -> None:
-        """Look at the nomination each pod commit leaves, and at cycles that found no node."""
+        """Track the nomination in each pod commit, and cycles that found no node."""
         if line.ev == "store.commit":
             super().take(line, report)
             return
@@ -49,7 +52,7 @@ class Nominations(Graced):
             report(line, f"nominated to {pod.nominated} while bound to {pod.node or 'nothing'}, phase {pod.phase}")
 
     def wrong(self, now_s: float) -> Iterator[Wrong]:
-        """Yield the nominations that should go."""
+        """Yield the nominations that should have been cleared."""
         bad: dict[str, str] = {}
         for uid, (node, name) in self._nominated.items():
             if self.view.get("Node", "", node) is None:

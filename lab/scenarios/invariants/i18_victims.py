@@ -1,4 +1,4 @@
-"""I18: the scheduler deletes victims and nothing else."""
+"""I18: the scheduler deletes only victims."""
 
 from lab.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
 from lab.scenarios.invariants.view import Commit
@@ -6,12 +6,12 @@ from services.telemetry.eventlog import Line
 
 
 class VictimsHavePreemptors(Check):
-    """I18: what the scheduler deletes is a victim it announced, once, for a pod that waits and matters more.
+    """I18: each deletion by the scheduler is a victim it announced, once, for a waiting pod of higher priority.
 
     A pod that wants more of its node (`resize`) waits there: its victims leave that node for it (KEP-5836).
     `sched.victim` has the preemptor's uid and, as `priority` and `preemptor_priority`, both priorities. Its
-    `rv_seen` is the newest version the scheduler knew when it sent the delete: what happened to the preemptor later,
-    while the call was under way, no scheduler could have known.
+    `rv_seen` is the newest version the scheduler knew when it sent the delete: the scheduler cannot know
+    later changes of the preemptor.
     """
 
     id = "I18"

@@ -1,4 +1,4 @@
-"""I19: a Job counts the end of each of its pods once, and starts none after its own."""
+"""I19: a Job counts the end of each of its pods once, and starts no pod after it has finished."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,9 @@ from services.telemetry.eventlog import Line
 
 @dataclass
 class _Job:
-    """One job by uid. `ended`: uids of its pods that ended, or were asked to, while they were tracked."""
+    """State of one Job, by uid. `ended`: uids of its pods that ended, or whose deletion was requested, while
+    they were tracked.
+    """
 
     ended: dict[str, None] = field(default_factory=dict)
     seen: dict[str, None] = field(default_factory=dict)
@@ -19,11 +21,12 @@ class _Job:
 
 
 class JobCountsAreExact(Check):
-    """I19: a uid enters the counters once; counters never fall; no more is counted than ended; nothing starts after.
+    """I19: a uid enters the counters once; counters never fall; no more is counted than ended; nothing starts
+    after.
 
-    With `exact` jobs, the counters of a finished job are all that ended: pods that were released first, because they
-    were too many, did not end while tracked. Of Indexed jobs only indexes that exist count, and a failure policy may
-    ignore ends: for these the numbers are bounds.
+    With `exact` jobs, the counters of a finished Job equal the number of pods that ended. Pods released
+    before, because there were too many, did not end while tracked. For Indexed Jobs only existing indexes
+    count, and a failure policy may ignore ends: there the numbers are upper bounds.
     """
 
     id = "I19"

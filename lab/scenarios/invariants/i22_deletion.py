@@ -1,4 +1,4 @@
-"""I22: what is being deleted is deleted, and never comes back."""
+"""I22: an object that is being deleted stays so until it is removed, and never comes back."""
 
 from lab.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
 from services.telemetry.eventlog import Line
@@ -16,7 +16,7 @@ class DeletionIsOneWay(Check):
         self._removed = Departed(100_000)
 
     def take(self, line: Line, report: Report) -> None:
-        """Follow deletion timestamps (RFC 3339 in UTC compare as texts)."""
+        """Track deletion timestamps (RFC 3339 in UTC compare as texts)."""
         if line.data.get("replayed"):
             return
         uid, stamp = uid_of(line), str(line.data.get("deletion") or "")

@@ -1,4 +1,4 @@
-"""I24: every commit is one that its writer may make, decided a second time."""
+"""I24: every commit is permitted to its writer, as decided by an independent evaluator."""
 
 from lab.scenarios.invariants import policy
 from lab.scenarios.invariants.check import Check, Context, Report
@@ -13,10 +13,9 @@ TOKENS_PATH = "nodetokens//"
 class CommitsAreAllowed(Check):
     """I24: the independent evaluator allows each commit for its identity and the object as it was before.
 
-    Commit lines do not say who owns a namespace, so a user is taken to own the one written to; which
-    pods use a secret or a claim neither, so a node that writes a claim's status is taken to have such a pod; nor
-    to which node a driver's token is bound, which is taken to be that of the slice the driver writes. A host's nodes
-    are those that it was given tokens of.
+    Commit lines lack some facts, which are assumed in favour of the writer. A user owns the namespace it
+    writes to. A node that writes a claim's status has a pod with that claim. A driver's token is bound to the
+    node of the slice the driver writes. A host's nodes are those that it was given tokens for.
     """
 
     id = "I24"
@@ -35,7 +34,7 @@ class CommitsAreAllowed(Check):
         self._unbind_callers = policy.unbind_callers(self.switches)
 
     def take(self, line: Line, report: Report) -> None:
-        """Remember what was asked for; judge what came of it."""
+        """Note requests and their preconditions; judge the commits."""
         if line.ev == "api.request" and line.req_id:
             fields = (("uid", "uid"), ("rv", "resourceVersion"))
             named = frozenset(word for word, field in fields if line.data.get(field))

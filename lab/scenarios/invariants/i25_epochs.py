@@ -1,4 +1,4 @@
-"""I25: no component writes under a leadership that is over."""
+"""I25: no component writes under an expired leadership."""
 
 from lab.scenarios.invariants.check import Check, Context, Report
 from lab.scenarios.invariants.view import Commit, Recent
@@ -9,10 +9,11 @@ REQUESTS_KEPT = 10_000
 
 
 class LeaseEpochs(Check):
-    """I25: no commit carries a lease epoch below the stored one, and what a leader says it wrote carries its own.
+    """I25: no commit carries a lease epoch below the stored one, and each write that a leader reports carries
+    its own epoch.
 
-    A leader says so by `sched.bind_result` (the version its Binding made) and by `ctrl.write` (the id of its
-    request, before it is sent). A write without epoch would not be fenced, so it counts as below all.
+    A leader reports writes by `sched.bind_result` (the version its Binding made) and by `ctrl.write` (the id
+    of its request, before it is sent). A write without epoch would not be fenced, so it counts as below all.
     """
 
     id = "I25"
@@ -26,7 +27,7 @@ class LeaseEpochs(Check):
         """What the commit of a request is to carry, by request id."""
 
     def take(self, line: Line, report: Report) -> None:
-        """Follow leases and leaders, and look at the epoch of each commit."""
+        """Track leases and leaders, and check the epoch of each commit."""
         match line.ev:
             case "lease.acquire":
                 self._epochs[line.comp] = str(line.data.get("epoch", ""))

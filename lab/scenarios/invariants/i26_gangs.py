@@ -1,4 +1,4 @@
-"""I26: a gang is bound in enough members or in none."""
+"""I26: a gang is bound with enough members or with none."""
 
 from collections.abc import Iterator
 
@@ -12,8 +12,8 @@ GRACE_S = 10.0
 class Gangs(Graced):
     """I26: bound members are none or at least the minimum, 10 s after the Permit time-out at the latest.
 
-    Until the minimum has once been bound: what leaves later, or a higher minimum, is no business of the gang's
-    scheduling. Only time without faults counts.
+    This applies until the minimum has once been bound: members that leave later, or a higher minimum, do not
+    concern gang scheduling. Only time without faults counts.
     """
 
     id = "I26"
@@ -56,7 +56,7 @@ class Gangs(Graced):
             self.since.setdefault(group, at_s)
 
     def wrong(self, now_s: float) -> Iterator[Wrong]:
-        """Yield the gangs that are bound in part."""
+        """Yield the gangs that are only partly bound."""
         for group in [group for group in self._bound if group in self.since]:
             stored, bound, since_s = self.view.get("PodGroup", *group), self._bound[group], self.since[group]
             wanted, name = stored.min_count if stored is not None else 0, f"pod group {'/'.join(group)}"

@@ -1,4 +1,4 @@
-"""I27: the log itself is whole."""
+"""I27: the log itself is complete."""
 
 from lab.scenarios.invariants.check import Check, Context, Report
 from services.telemetry.eventlog import Line
@@ -14,7 +14,7 @@ class CompleteLog(Check):
         self._seq: dict[tuple[str, str], int] = {}
 
     def take(self, line: Line, report: Report) -> None:
-        """Expect the successor of the process's last line."""
+        """Check that the line's number follows that of the process's last line."""
         key = (line.comp, line.inc)
         if line.seq != self._seq.get(key, 0) + 1:
             report(line, f"line {line.seq} of {line.comp}-{line.inc} follows {self._seq.get(key, 0)}")

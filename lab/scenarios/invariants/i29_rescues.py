@@ -5,16 +5,16 @@ from services.telemetry.eventlog import Line
 
 
 class NoRescues(Check):
-    """I29: no pod gets its node only because the queue is flushed every so often.
+    """I29: no pod gets its node only because of the queue's periodic flush.
 
-    Such a pod fitted for up to five minutes without anybody noticing: a plugin that rejected it names an event too
-    few, or its hint says Skip where it should say Queue.
+    Such a pod was schedulable unnoticed for up to five minutes: a plugin that rejected it registers too few
+    events, or its queueing hint returns Skip instead of Queue.
     """
 
     id = "I29"
     events = ("sched.flush_rescue",)
 
     def take(self, line: Line, report: Report) -> None:
-        """Blame the plugins that had rejected the pod."""
+        """Report the plugins that had rejected the pod."""
         plugins = ", ".join(line.data.get("plugins") or ()) or "no plugin"
         report(line, f"was placed on {line.node} by the periodic flush alone, rejected before by {plugins}")

@@ -6,13 +6,15 @@ from lab.scenarios.invariants.check import NOTHING_PREPARED, Context, Graced, Re
 from services.telemetry.eventlog import Line
 
 RECONCILE_S = 60.0
-"""How often a kubelet looks for prepared devices that no pod uses any more."""
+"""Interval in seconds at which a kubelet looks for prepared devices that no pod uses any more."""
 DRIVER_S = 45.0
-"""The longest that a driver is waited for."""
+"""Longest wait for a driver's response, in seconds."""
 
 
 class NoDeviceLeaks(Graced):
-    """I30: every prepared device belongs to a claim that exists and is reserved; the kubelet's reconcile and a call."""
+    """I30: every prepared device belongs to a claim that exists and is reserved. Grace: the kubelet's reconcile
+    interval plus a driver call.
+    """
 
     id = "I30"
     grace_s = RECONCILE_S + DRIVER_S
@@ -24,7 +26,7 @@ class NoDeviceLeaks(Graced):
         self._prepared: dict[tuple[str, str], str] = {}
 
     def take(self, line: Line, report: Report) -> None:
-        """Know what is prepared, and where."""
+        """Track prepared claims by node."""
         key = (line.node, str(line.data.get("claim", "")))
         match line.ev:
             case "driver.prepare":
@@ -37,7 +39,7 @@ class NoDeviceLeaks(Graced):
                 self._prepared = {each: held for each, held in self._prepared.items() if each[0] != line.node}
 
     def wrong(self, now_s: float) -> Iterator[Wrong]:
-        """Yield what is prepared and reserved for no pod."""
+        """Yield the prepared claims that are reserved for no pod."""
         if not self._prepared:
             return
         live = {claim.uid for claim in self.view.tables["ResourceClaim"].objects.values() if claim.consumers}

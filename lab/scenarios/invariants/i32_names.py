@@ -1,4 +1,4 @@
-"""I32: what runs under a name has ended before its successor begins. For StatefulSets."""
+"""I32: a pod's containers have ended before those of the next pod with its name start. For StatefulSets."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,9 @@ _NODE = "system:node:"
 
 @dataclass
 class _Runs:
-    """Where the containers of one pod run. `remover`: who took its object away meanwhile."""
+    """Nodes on which the containers of one pod run. `remover`: the client that removed the pod object in the
+    meantime.
+    """
 
     nodes: dict[str, dict[str, None]] = field(default_factory=dict)
     remover: str = ""
@@ -19,8 +21,9 @@ class _Runs:
 class NamesAreTakenOnce(Check):
     """I32: two pods of one name never run at once on a node, and on two nodes only after a removal by force.
 
-    By force: by another client than the node that ran it, who cannot know whether it has ended. Of the API server's
-    objects there is one a name anyway; what a StatefulSet promises is that of what runs as well (kubelet, scenario 16).
+    By force: by a client other than the node that ran it, which cannot know whether it has ended. The API
+    server already has only one object per name; a StatefulSet guarantees the same for running containers
+    (kubelet, scenario 16).
     """
 
     id = "I32"
@@ -31,7 +34,7 @@ class NamesAreTakenOnce(Check):
         self._running: dict[tuple[str, str], dict[str, _Runs]] = {}
 
     def take(self, line: Line, report: Report) -> None:
-        """Follow containers by the name of their pod, and who removes pods whose containers still run."""
+        """Track containers by pod name, and the clients that remove pods whose containers still run."""
         if line.ev == "node.boot":
             self._booted(line.node)
             return

@@ -1,8 +1,8 @@
-"""Who may do what, decided a second time: the independent evaluator of T-AUTHZ and of invariant I24.
+"""Second implementation of authorization: the independent evaluator of T-AUTHZ and of invariant I24.
 
-Written from guarantees 8.3 to 8.5 alone and sharing nothing with the API server's own table, so that a
-mistake in one shows as a difference between the two. It judges a call by who asks for what and how the
-pod in question is bound, as an auditor who replays the commit log can.
+It is written from guarantees 8.3 to 8.5 alone and shares nothing with the API server's own table, so that
+a mistake in one shows as a difference between the two. It judges a call by its identity, the request, and
+the node that the pod is bound to, as an auditor who replays the commit log can.
 """
 
 import re
@@ -25,14 +25,12 @@ ACCOUNTS = "system:serviceaccount:kube-system:"
 class Call:
     """One call as the audit line records it. `verb` is the plain one (`create` on `pods/binding`).
 
-    `bound_to`: the node of the stored pod, "" when it has none or does not exist. `owned`: namespaces that belong
-    to a `user:`. `preconditions`: which of `uid` and `rv` a delete names. `referenced`: a pod bound to
-    the calling node refers to this secret, configmap or claim, or to the claim of this volume.
-    `on_node`: the node that a service account's token is bound to.
-    `hosted`: the node, or the node that the pod is bound to, is one of the calling kubelet host, whose stages change
-    such objects.
-    `is_retry`: the pod's unbind history holds this
-    request of this node.
+    `bound_to`: the node of the stored pod; empty when it has none or does not exist. `owned`: namespaces that
+    belong to a `user:`. `preconditions`: which of `uid` and `rv` a delete names. `referenced`: a pod bound to
+    the calling node refers to this secret, configmap or claim, or to the claim of this volume. `on_node`: the
+    node that a service account's token is bound to. `hosted`: the node, or the node that the pod is bound to,
+    belongs to the calling kubelet host, whose stages change such objects. `is_retry`: the pod's unbind
+    history has this request of this node.
     """
 
     user: str
@@ -249,7 +247,7 @@ user:*                        evict                       pods/eviction         
 
 _CONDITIONS = ("uid", "uid,rv", "own-lease", "own-namespace", "own-node", "own-host")
 _SET = "if:"
-"""Begins a condition that is a switch: the line counts where it is set so."""
+"""Prefix of a condition on a switch: the table line applies if the switch has that value."""
 _PROCESSES = frozenset(("system:kube-scheduler", "system:kube-controller-manager", "system:claim-controller"))
 _VERBS: Mapping[str, tuple[str, ...]] = {
     "read": ("get", "list", "watch"),
@@ -285,19 +283,21 @@ def _lines() -> tuple[tuple[str, frozenset[str], tuple[str, ...], str], ...]:
 
 @cache
 def settings_that_matter() -> tuple[tuple[str, str], ...]:
-    """Return the switches, each with the value, under which more is allowed."""
+    """Return the switches, each with its value, that allow additional calls."""
     found = [condition.removeprefix(_SET) for *_, condition in _lines() if condition.startswith(_SET)]
     return tuple((name, value) for name, _, value in (setting.partition("=") for setting in found))
 
 
 def is_driver(user: str) -> bool:
-    """Whether it is a DRA driver's service account: one of kube-system that the table does not name."""
+    """Return whether `user` is a DRA driver's service account: one of kube-system that the table does not name."""
     return user.startswith(ACCOUNTS) and user not in {who for who, *_ in _lines()}
 
 
 def is_allowed(call: Call, settings: frozenset[tuple[str, str]] = frozenset()) -> bool:
-    """Whether guarantees section 8 allows the call, as far as it can be judged without its body. `settings`: those of
-    `settings_that_matter` that hold."""
+    """Return whether guarantees section 8 allows the call, as far as it can be judged without its body.
+
+    `settings`: those of `settings_that_matter` that are in force.
+    """
     if call.user.startswith("system:node:"):
         return NODE_RULES in call.groups and _node_may(call, call.user.removeprefix("system:node:"))
     verb = call.verb if call.verb != "create" else _SPECIAL.get(call.subresource, "create")
@@ -412,7 +412,7 @@ def _node_may(call: Call, node: str) -> bool:
 
 
 def unbind_callers(switches: Switches) -> str:
-    """Return who may unbind: kubelet, controller or both; by the form of a condition the kubelet only asks."""
+    """Return which may unbind: kubelet, controller or both. If the API is a condition, the kubelet only requests it."""
     is_asked = switches.choice("unbind.api") == "condition"
     return "controller" if is_asked else switches.choice("authz.unbind_callers")
 
@@ -420,7 +420,7 @@ def unbind_callers(switches: Switches) -> str:
 def may_change_node_name(
     user: str, subresource: str, before: str, after: str, *, unbind_callers: str = "kubelet"
 ) -> bool:
-    """Whether I2 allows this change of a stored pod's `spec.nodeName` to this writer."""
+    """Return whether I2 allows this writer to change a stored pod's `spec.nodeName` in this way."""
     if before == after:
         return True
     if not before:
@@ -435,7 +435,7 @@ def may_change_node_name(
 
 @dataclass(frozen=True)
 class RbacQuestion:
-    """What RBAC objects are asked: a verb on a resource of a group, or on a `path`."""
+    """A question to RBAC objects: a verb on a resource of a group, or on a `path`."""
 
     verb: str
     group: str = ""
@@ -447,9 +447,10 @@ class RbacQuestion:
 
 
 def rbac_allows(user: str, groups: Sequence[str], asked: RbacQuestion, objects: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether roles and bindings, as documents, allow it to a client: every binding and every rule is looked at.
+    """Return whether these roles and bindings allow it to a client: every binding and every rule is evaluated.
 
-    What aggregation will make of a ClusterRole counts as made. Source: upstream `pkg/registry/rbac/validation/rule.go`.
+    A ClusterRole includes the rules that aggregation will add. Source: upstream
+    `pkg/registry/rbac/validation/rule.go`.
     """
     if "system:masters" in groups:
         return True

@@ -1,4 +1,4 @@
-"""What a mesh at rest must look like (I20, I28), judged from what is stored."""
+"""Conditions of a mesh at rest (I20, I28), judged from the stored objects."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,10 +7,10 @@ from services.api.podresources import amounts
 
 
 def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, str]]:
-    """Return what keeps a mesh from rest (I20): `(kind ns/name, the two numbers that disagree)` a workload.
+    """Return the workloads that are not at rest (I20): `(kind ns/name, the two numbers that disagree)` for each.
 
-    `documents`: what is stored by resource. Only for scenarios whose workloads can be satisfied; that pods
-    have settled and nothing moves any more is for who waits for rest to see (`lab.chaos.run`).
+    `documents`: stored objects by resource. Only for scenarios whose workloads can be satisfied. The caller
+    must wait until pods have settled and nothing changes any more (`lab.chaos.run`).
     """
     found = []
     for resource in ("replicasets.apps", "deployments.apps", "statefulsets.apps"):

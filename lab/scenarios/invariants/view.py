@@ -1,6 +1,6 @@
-"""What is stored, rebuilt from `store.commit` lines: the truth that invariants hold everything against.
+"""The stored state, rebuilt from `store.commit` lines: the reference for all invariants.
 
-Memory is bounded by the live objects and a window of changes, as the server's own is.
+Memory is bounded by the live objects and a window of changes, as in the server.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from services.kwok.definitions import resources as kwok_resources
 from services.telemetry.eventlog import Line
 
 WINDOW = 20_000
-"""Changes of one kind that can be looked back on, unless fewer are asked for; twice as many are kept for a moment."""
+"""Default number of changes of one kind that are kept; up to twice as many are kept temporarily."""
 
 Key = tuple[str, str]
 K = TypeVar("K")
@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 
 class Recent(dict[K, V]):
-    """Forgets the older half of what it holds once that is more than twice `kept`."""
+    """A dict that drops its older half once it has more than twice `kept` entries."""
 
     def __init__(self, kept: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Recent(dict[K, V]):
 
 
 class JobCounts(msgspec.Struct, frozen=True, gc=False):
-    """What a Job has counted. `exact`: nothing that ends may be left out."""
+    """Counters of a Job. `exact`: the counters must include every end of a pod."""
 
     succeeded: int = 0
     failed: int = 0
@@ -55,12 +55,14 @@ _IN_A_LINE = {
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False, rename=_IN_A_LINE):
-    """One object at one version, as far as commit lines show. `requests` and `allocatable` are None when not logged.
+    """One object at one version, as far as commit lines show it. `requests` and `allocatable` are None when not
+    logged.
 
-    `group`: the pod group a pod names; `min_count`: of a pod group, 0 for one that is no gang. `claims`: names of the
-    claims a pod uses. Of a claim: `granted`, its devices, None while it has none; `nodes` that can use them, None where
-    that is not logged; `consumers`, the uids of who may; `workloads`, the names of those that are no pods; `shared`,
-    any pod that has the claim may use it for them; `is_generated`, made for one pod.
+    `group`: the pod group that a pod names; `min_count`: minimum of a pod group, 0 if it is no gang.
+    `claims`: names of the claims that a pod uses. For a claim: `granted`, its devices, None while it has
+    none; `nodes`, the nodes that can use them, None if not logged; `consumers`, uids of the consumers;
+    `workloads`, names of consumers that are no pods; `shared`, any pod with the claim may use it for them;
+    `is_generated`, created for one pod.
     """
 
     kind: str
@@ -93,7 +95,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False, rename=_IN_A_LINE):
 
     @property
     def is_over(self) -> bool:
-        """Whether a pod has ended for good."""
+        """Whether the pod has Succeeded or Failed."""
         return self.phase in ("Succeeded", "Failed")
 
 
@@ -109,7 +111,9 @@ _FIELDS: dict[str, Callable[[Stored], str]] = {
 
 @cache
 def matcher(namespace: str, field_selector: str, label_selector: str) -> Matches | None:
-    """Return whether an object is selected; None when commit lines do not show it (labels, other fields)."""
+    """Return a predicate for this selection; None when commit lines do not show what it needs (labels, other
+    fields).
+    """
     if label_selector:
         return None
     try:
@@ -132,7 +136,7 @@ def matcher(namespace: str, field_selector: str, label_selector: str) -> Matches
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """One change. `content`: the object at this version, for a removal its last content."""
+    """One change. `content`: the object at this version; for a removal, its last content."""
 
     rv: int
     type: str
@@ -149,23 +153,23 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def kind(self) -> str:
-        """The object's kind."""
+        """Kind of the object."""
         return self.content.kind
 
     @property
     def after(self) -> Stored | None:
-        """What is stored from now on; None after a removal."""
+        """The object after the change; None after a removal."""
         return None if self.type == "DELETED" else self.content
 
     def seen_by(self, matches: Matches) -> str:
-        """Return what the change is to a watch: ADDED, MODIFIED, DELETED or "" (W7)."""
+        """Return the event type that the change has for a watch: ADDED, MODIFIED, DELETED or "" (W7)."""
         was = self.before is not None and matches(self.before)
         now = self.type != "DELETED" and matches(self.content)
         return ("MODIFIED" if was else "ADDED") if now else ("DELETED" if was else "")
 
 
 class Table:
-    """All objects of one kind and its latest changes, oldest first. `dropped`: changes already forgotten."""
+    """All objects of one kind and its latest changes, oldest first. `dropped`: number of changes already forgotten."""
 
     def __init__(self, window: int = WINDOW) -> None:
         self._window = window
@@ -176,7 +180,7 @@ class Table:
         """Nothing can be said of versions below."""
 
     def add(self, commit: Commit) -> None:
-        """Take the newest change."""
+        """Append the newest change."""
         key = (commit.content.namespace, commit.content.name)
         if commit.type == "DELETED":
             self.objects.pop(key, None)
@@ -190,7 +194,7 @@ class Table:
             del self.changes[:window]
 
     def at(self, rv: int, matches: Matches) -> dict[Key, Stored] | None:
-        """Return the matching objects as they were at `rv`; None when that is too long ago."""
+        """Return the matching objects as of `rv`; None if it is older than the window."""
         if rv < self.oldest_rv:
             return None
         found = {key: stored for key, stored in self.objects.items() if matches(stored)}
@@ -210,16 +214,19 @@ class Table:
             yield commit
 
     def position_after(self, rv: int) -> int:
-        """Return the number of the first change above `rv`, counted from the beginning of time."""
+        """Return the number of the first change above `rv`, counted from the first change ever."""
         return self.dropped + len(self.changes) - sum(1 for _ in self._after(rv))
 
 
 class View:
-    """Everything stored, by kind. `rv`: the newest version; `commit`: the change last taken, None if it was known.
-    `by_rv`: the latest changes; `kinds` by wire name, `resources` the other way."""
+    """All stored objects, by kind. `rv`: the newest version; `commit`: the last change, None if it was already
+    known.
+
+    `by_rv`: the latest changes; `kinds`: kind by wire name; `resources`: wire name by kind.
+    """
 
     def __init__(self, window: int = WINDOW) -> None:
-        """`window`: so many changes of a kind can be looked back on."""
+        """Create an empty view; `window`: number of changes of a kind that are kept."""
         self.rv = 0
         self.commit: Commit | None = None
         self.tables: defaultdict[str, Table] = defaultdict(partial(Table, window))
@@ -229,23 +236,23 @@ class View:
         self.resources = {resource.kind: resource.name for resource in known}
 
     def get(self, kind: str, namespace: str, name: str) -> Stored | None:
-        """Return what is stored under that name."""
+        """Return the stored object of that name; None if there is none."""
         table = self.tables.get(kind)
         return table.objects.get((namespace, name)) if table is not None else None
 
     @property
     def objects(self) -> int:
-        """How many objects are stored."""
+        """Number of stored objects."""
         return sum(len(table.objects) for table in self.tables.values())
 
     def forget(self) -> None:
-        """Begin anew: a volatile store has lost everything."""
+        """Clear the view: a volatile store has lost everything."""
         self.tables.clear()
         self.by_rv.clear()
         self.rv, self.commit = 0, None
 
     def take(self, line: Line) -> None:
-        """Take one `store.commit` line. A replayed one that is known already changes nothing."""
+        """Apply one `store.commit` line. A replayed line that is already known changes nothing."""
         assert line.obj is not None
         rv, data = line.rv or 0, line.data
         is_replayed = bool(data.get("replayed"))

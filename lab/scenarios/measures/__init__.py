@@ -1,8 +1,8 @@
-"""What became of pods in a run, as figures that runs can be compared by. Pure."""
+"""Measures of a run: figures by which runs are compared. Pure."""
 
 
 def quantile(values: list[float], q: float) -> float | None:
-    """Return the nearest-rank quantile, or None of nothing: the one way in which figures of runs are ranked."""
+    """Return the nearest-rank quantile, or None if there are no values. All quantiles of runs are computed here."""
     if not values:
         return None
     ordered = sorted(values)

@@ -1,7 +1,8 @@
-"""What devices by claims cost a run: writes, bytes, conflicts, and how long devices stay allocated unused. Pure.
+"""Costs of devices by claims in a run: writes, bytes, conflicts, and how long devices stay allocated unused.
+Pure.
 
-It observes the event log. Bytes are those of the stored object; each watch of claims that is open costs them again.
-Source: kep-5194 11, what its scale tests should record.
+They are read from the event log. Bytes are those of the stored object; each open watch of claims
+transfers them again. Source: kep-5194 11, what its scale tests should record.
 """
 
 from typing import Final
@@ -15,7 +16,7 @@ _CONFLICT: Final = 409
 
 
 class ClaimCosts:
-    """Of all ResourceClaims of a run. Times are seconds of the log's own clock."""
+    """Costs of all ResourceClaims of a run. Times are seconds of the log's own clock."""
 
     def __init__(self) -> None:
         self.writes = self.bytes_written = self.watch_bytes = self.conflicts = self.most_consumers = 0
@@ -26,7 +27,7 @@ class ClaimCosts:
         self._unused_s: list[float] = []
 
     def take(self, line: Line) -> None:
-        """Note a commit, an answer, or a watch that begins or ends."""
+        """Note a commit, a response, or the start or end of a watch."""
         match line.ev:
             case "store.commit" if line.obj is not None and not line.data.get("replayed"):
                 self._committed(line, line.obj)
@@ -59,7 +60,7 @@ class ClaimCosts:
                 self._unused_s.append(now_s - since_s)
 
     def measures(self) -> dict[str, float | None]:
-        """Return the figures by name; {} without claims."""
+        """Return the figures by name; {} if there are no claims."""
         if not self.writes:
             return {}
         return {

@@ -1,8 +1,8 @@
-"""How many of the devices that DRA drivers offer are allocated to claims. Pure.
+"""Share of the devices of DRA drivers that is allocated to claims. Pure.
 
-Counted by driver: devices that are allocated of those in its slices, of each pool the newest generation. A device
-that claims share counts once; one of which only a part may be had counts as any other (KEP-4815), and one that is
-used for administration alone is not in use (KEP-5018).
+It is counted by driver: allocated devices out of those in its slices, in the newest generation of each
+pool. A device that claims share counts once. A device of which parts can be allocated counts as any other
+(KEP-4815). A device with only administrative access is not in use (KEP-5018).
 
 Source: dra-core 2; KEP-4381.
 """
@@ -16,7 +16,7 @@ from services.api.meta import Key
 from services.reconcile.controller import Change
 
 _Device = tuple[str, str, str]
-"""Driver, pool and name."""
+"""Driver, pool and name of a device."""
 
 
 class DeviceUse:
@@ -32,7 +32,7 @@ class DeviceUse:
         self._begun_s: dict[str, float] = {}
 
     def on_slice(self, change: Change[ResourceSlice], now_s: float) -> None:
-        """Take one change of a slice, seen at `now_s`."""
+        """Process a change of a slice, seen at `now_s`."""
         name, driver = change.object.metadata.name, change.object.spec.driver
         if change.new is not None:
             self._slices[name] = change.new
@@ -47,7 +47,7 @@ class DeviceUse:
         self._measure(driver, now_s)
 
     def on_claim(self, change: Change[ResourceClaim], now_s: float) -> None:
-        """Take one change of a claim, seen at `now_s`."""
+        """Process a change of a claim, seen at `now_s`."""
         key = change.object.metadata.key
         allocation = change.new.status.allocation if change.new is not None else None
         results = allocation.devices.results if allocation is not None else ()
@@ -73,8 +73,9 @@ class DeviceUse:
         self._levels.setdefault(driver, Level()).set(allocated / offered if offered else 0.0, now_s)
 
     def measures(self, begun_s: float, now_s: float) -> dict[str, float | None]:
-        """Return the figures by name, of drivers of which a device was ever allocated; `begun_s`: when to count
-        from."""
+        """Return the figures by name, for drivers with a device that was ever allocated; `begun_s`: start of the
+        counted time.
+        """
         found: dict[str, float | None] = {}
         for driver in sorted(self._begun_s):
             level = self._levels[driver]

@@ -1,4 +1,4 @@
-"""What a package offers as a measure, and what that is given: the contract of entry points in `keplab.measures`.
+"""Interface of measures from packages: the contract of entry points in the group `keplab.measures`.
 
     from lab.scenarios.measures.entry import MeasureEntry, RunView
 
@@ -10,9 +10,10 @@
     [project.entry-points."keplab.measures"]
     spare_nodes = "my_package:MEASURE"
 
-A scenario has it computed by `measure spare_nodes`. Being installed computes nothing: a run is measured the same,
-whatever is installed. What `compute` raises is reported with the measure's name, and the run goes on without its
-value."""
+A scenario requests the measure by `measure spare_nodes`. An installed package alone changes nothing: the
+measures of a run do not depend on what is installed. An exception from `compute` is reported with the
+measure's name, and the run continues without its value.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,21 +24,21 @@ from lab.scenarios.measures.register import Better, Measure
 
 
 class RunView(Protocol):
-    """A run that is over. Objects and lines are as `lab.scenarios.measures.recorded` describes them."""
+    """A finished run. `lab.scenarios.measures.recorded` describes the shape of objects and lines."""
 
     @property
     def seconds(self) -> float:
-        """How long it took, in the mesh's time."""
+        """Duration of the run in seconds of the mesh's time."""
 
     @property
     def pods(self) -> Sequence[PodHistory]:
-        """All pods that ever were, in order of creation."""
+        """All pods that ever existed, in order of creation."""
 
     def objects(self, plural: str) -> list[dict[str, Any]]:
         """Return the objects of a declared resource that were stored at the end. Raises: ValueError for another."""
 
     def created(self, plural: str) -> list[dict[str, Any]]:
-        """Return all objects of a declared resource that ever were. Raises: ValueError for another."""
+        """Return all objects of a declared resource that ever existed. Raises: ValueError for another."""
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         """Return the event log's lines of a declared event. Raises: ValueError for another."""
@@ -45,8 +46,11 @@ class RunView(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureEntry:
-    """A measure. `objects` and `versions`: plurals of the resources that it reads, the latter with all their versions;
-    `lines`: events of the event log; nothing else is kept. `compute` returns None where there is no value."""
+    """A measure. `compute` returns None where there is no value.
+
+    `objects` and `versions`: plurals of the resources that it reads, the latter with all their versions;
+    `lines`: events of the event log that it reads. Nothing else is kept.
+    """
 
     name: str
     meaning: str
@@ -58,5 +62,5 @@ class MeasureEntry:
     lines: tuple[str, ...] = ()
 
     def measure(self, source: str) -> Measure:
-        """Return its entry in the register; `source`: the package."""
+        """Return the measure's entry in the register; `source`: the package."""
         return Measure(self.name, self.unit, self.meaning, self.better, source)

@@ -1,16 +1,17 @@
-"""Measures that a scenario states for itself, as expressions in CEL. Pure.
+"""Measures that a scenario states itself, as expressions in CEL. Pure.
 
     measure placed = pods.filter(p, p.status.phase == "Running").size()
     measure bound_p99 unit=s = created.pods.map(p, has(p.at.bound), p.at.bound - p.at.created).quantile(0.99)
     measure failed_binds better=lower = lines["sched.bind_result"].filter(l, l.data.outcome != "ok").size()
     measure spare_nodes                                        a package's, by its name
 
-The expression is evaluated once, when the scenario has ended. What it may name, and what each object has beside its
-document, `recorded` says. Functions are Kubernetes' libraries, and of a list of numbers `quantile(q)` (nearest rank),
-`mean()` and `stddev()` (of all there is, not of a sample); of an empty list they are null, which is a measure
-without a value.
+The expression is evaluated once, when the scenario has ended. `recorded` describes its variables, and the
+fields that each object has besides its document. Functions are those of Kubernetes' libraries, and for a
+list of numbers `quantile(q)` (nearest rank), `mean()` and `stddev()` (of the population, not of a
+sample). For an empty list they are null; the measure then has no value.
 
-Source: google/cel-spec doc/langdef.md; kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/environment/base.go.
+Source: google/cel-spec doc/langdef.md; kubernetes/kubernetes
+staging/src/k8s.io/apiserver/pkg/cel/environment/base.go.
 """
 
 import difflib
@@ -33,7 +34,7 @@ from services.cel.values import Duration, Optional
 
 FORM: Final = "want: measure NAME [unit=UNIT] [better=lower|higher|none] [relevant=NUMBER] [meaning=TEXT] = EXPRESSION"
 COST_LIMIT: Final = 20_000_000
-"""What one evaluation may cost, in CEL's units: some seconds; 10,000 pods with six versions each take 2,000,000."""
+"""Cost limit of one evaluation in CEL's units: some seconds. 10,000 pods with six versions each take 2,000,000."""
 CREATED: Final = "created."
 LINES: Final = "lines"
 SECONDS: Final = "seconds"
@@ -62,12 +63,12 @@ def _quantile(items: Sequence[Any], q: float) -> float | None:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Return the arithmetic mean, or None of nothing."""
+    """Return the arithmetic mean, or None if there are no values."""
     return math.fsum(values) / len(values) if values else None
 
 
 def stddev(values: Sequence[float]) -> float | None:
-    """Return the standard deviation of a whole population, or None of nothing."""
+    """Return the standard deviation of a whole population, or None if there are no values."""
     if (middle := mean(values)) is None:
         return None
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / len(values))
@@ -116,8 +117,12 @@ def _environment() -> Environment:
 
 @dataclass(frozen=True)
 class Expression:
-    """A compiled one, and what it reads: plurals of resources as they are at the end, and of all that were ever
-    created; whether their versions; events of the event log."""
+    """A compiled expression, and what it reads.
+
+    `at_end`: plurals of resources read as they are at the end; `created`: plurals of resources of which all
+    objects ever created are read; `has_versions`: whether it reads versions; `events`: events of the event
+    log.
+    """
 
     text: str
     program: Program
@@ -127,7 +132,7 @@ class Expression:
     events: frozenset[str]
 
     def value(self, variables: Mapping[str, Any]) -> float | None:
-        """Return the figure; None where there is none. Raises: EvaluationError."""
+        """Evaluate the expression; return None where there is no value. Raises: EvaluationError."""
         found = self.program.evaluate({**dict.fromkeys(_variables()), **variables})
         if isinstance(found, Optional):
             found = found.value if found.present else None
@@ -155,7 +160,7 @@ def _nodes(node: Any) -> Iterator[Node]:
 
 @lru_cache(maxsize=1024)
 def compiled(text: str) -> Expression:
-    """Return the compiled expression. Raises: ValueError that names the word and what is legal."""
+    """Compile an expression. Raises: ValueError that names the word and what is legal."""
     try:
         program = _environment().compiled(text)
     except CompileError as error:
@@ -209,8 +214,9 @@ def _why(error: CompileError) -> str:
 
 
 def parse_measure(text: str) -> tuple[Measure, Expression | None]:
-    """Read what follows the word `measure`; without an expression it is a package's. Raises: ValueError saying what was
-    expected."""
+    """Parse the text after the word `measure`; without an expression it names a package's measure. Raises:
+    ValueError that says what was expected.
+    """
     match = _HEAD.fullmatch(text.strip())
     if match is None:
         raise ValueError(FORM)

@@ -1,11 +1,13 @@
-"""Which fields an expression of a measure names, checked against what the objects can have, before anything runs. Pure.
+"""Check of the field names in a measure's expression against the fields that the objects can have, before
+anything runs. Pure.
 
-Expressions are checked as CEL checks them against objects without a schema, so a misspelt field would be found only at
-the end, if a run came by it. Here each variable is followed to the fields that are selected of it: through
-comprehensions, indexes, optional fields and lists; what the shape of a kind does not have is a mistake. Where nothing
-is known (an event's `data`, a map's values, what a function returns) nothing is refused.
+CEL checks expressions against objects without a schema, so a misspelt field would be found only at the
+end of a run, and only if it was evaluated. This check follows each variable to the selected fields:
+through comprehensions, indexes, optional fields and lists. A field that the kind's shape does not have is
+a mistake. Where nothing is known (an event's `data`, a map's values, the result of a function) nothing is
+refused.
 
-What objects have beside their documents, `recorded` says.
+`recorded` describes the fields that objects have besides their documents.
 """
 
 import difflib
@@ -25,26 +27,26 @@ _NUMBER: Final = Shape("number")
 _TEXT: Final = Shape("string")
 _AMOUNTS: Final = Shape("object", values=_NUMBER)
 _EMPTY: Final = Shape("array")
-"""The list that comprehensions begin with."""
+"""Shape of the list with which comprehensions begin."""
 _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
 _TIMES: Final = ("created", "gone")
 _TIMES_OF_PODS: Final = (*_TIMES, "bound", "running", "ready", "failed", "rejected", "deleted")
 _POOLS: Final = ("active", "backoff", "unschedulable", "gated")
 _SAME_ITEMS: Final = frozenset(("sort", "distinct", "reverse", "slice", "orValue", "or", "value"))
-"""Functions whose value has the shape of their target."""
+"""Functions whose result has the shape of their target."""
 _ONE_ITEM: Final = frozenset(("first", "last"))
 
 
 @dataclass(frozen=True)
 class FieldPath:
-    """What is known of a value: its shape, and the path on which it was reached from `kind`, for people."""
+    """Known shape of a value, and its path from `kind` for messages."""
 
     shape: Shape
     kind: str = ""
     path: str = ""
 
     def at(self, shape: Shape, step: str = "") -> "FieldPath":
-        """Return what one step leads to."""
+        """Return the field path after one step."""
         return replace(self, shape=shape, path=f"{self.path}.{step}".lstrip(".") if step else self.path)
 
 
@@ -53,7 +55,7 @@ UNKNOWN: Final = FieldPath(ANYTHING)
 
 @dataclass
 class _Walk:
-    """`issues`: place and message of each mistake."""
+    """Walk over an expression's tree. `issues`: place and message of each mistake."""
 
     variables: Mapping[str, FieldPath]
     issues: list[tuple[int, str]] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""What became of each pod: when it was created, bound, unbound, Running, Failed, gone. Pure.
+"""History of each pod: when it was created, bound, unbound, Running, Failed, removed. Pure.
 
-It observes pod changes with the time they were seen; it is asked at the end for a row a pod and for the measures
-of a run. Pods of two runs are compared by *role*: a bare pod's name, or its owner and the order of
-creation, because generated names mean nothing.
+It is built from pod changes and the times they were seen. At the end it gives one row per pod, and the
+measures of a run. Pods of two runs are compared by *role*: a bare pod's name, or the owner and the order
+of creation, because generated names mean nothing.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from services.reconcile.controller import Change
 from services.telemetry.eventlog import Line
 
 OWN_CONDITION = "ReadyForScheduling"
-"""The condition of PreEnqueue's rejections with `preenqueue_report.condition`."""
+"""Condition type for rejections at PreEnqueue with `preenqueue_report.condition`."""
 
 
 @dataclass
 class PodHistory:
-    """One pod object's life; times are seconds since the run began, None until it happened."""
+    """History of one pod object; times are seconds since the run began, None if it has not happened."""
 
     uid: str
     name: str
@@ -38,18 +38,20 @@ class PodHistory:
     ready_s: float | None = None
     failed_s: float | None = None
     rejected_s: float | None = None
-    """When it was first seen that a node gave it back, or failed it before it ran."""
+    """Time at which a node was first seen to unbind the pod, or to fail it before it ran."""
     leaving_s: float | None = None
-    """When it was first seen to be being deleted: from then on its owner counts it no longer."""
+    """Time at which the pod was first seen with a deletionTimestamp; from then on its owner no longer counts it."""
     gone_s: float | None = None
     reason: str = ""
     unbinds: int = 0
     nodes: list[str] = field(default_factory=list)
     phase: str = "Pending"
     reported: list[tuple[float, ReportedReason]] = field(default_factory=list)
-    """What PodScheduled said, or the condition that PreEnqueue's rejections may have of their own, from when on."""
+    """Content of PodScheduled, or of the separate condition for rejections at PreEnqueue, with the time of each
+    change.
+    """
     group: Key | None = None
-    """Its pod group."""
+    """Key of the pod's pod group; None without one."""
 
     @property
     def outcome(self) -> str:
@@ -72,7 +74,7 @@ class History:
         self._said_of_groups: dict[Key, list[tuple[float, ReportedReason]]] = {}
 
     def observe(self, change: Change[Pod], now_s: float) -> None:
-        """Take one change of a pod, seen at `now_s`."""
+        """Process a change of a pod, seen at `now_s`."""
         pod = change.object
         meta = pod.metadata
         record = self.pods.get(meta.uid)
@@ -92,13 +94,13 @@ class History:
             phases.move(before, "" if record.gone_s is not None else record.phase, now_s)
 
     def observe_group(self, change: Change[PodGroup], now_s: float) -> None:
-        """Take one change of a pod group, seen at `now_s`."""
+        """Process a change of a pod group, seen at `now_s`."""
         meta = change.object.metadata
         conditions = change.new.status.conditions if change.new is not None else ()
         _note(self._said_of_groups.setdefault(meta.key, []), now_s, conditions, INITIALLY_SCHEDULED)
 
     def of_group(self, pod: PodHistory) -> list[tuple[float, ReportedReason]]:
-        """Return what the status of the pod's group said, from when on."""
+        """Return the reasons in the status of the pod's group, with the time of each change."""
         return self._said_of_groups.get(pod.group, []) if pod.group is not None else []
 
     def _role(self, pod: Pod) -> str:
@@ -139,18 +141,20 @@ class History:
 
     @property
     def samples(self) -> list[Sample]:
-        """How many pods were in each phase, whenever that changed."""
+        """Number of pods in each phase, at each change."""
         return self._phases.samples
 
     @property
     def measured_samples(self) -> list[Sample]:
-        """The same of the pods that are measured: those that controllers created, where there are any."""
+        """Number of measured pods in each phase, at each change. Measured are the pods that controllers created, or
+        all pods if there are none.
+        """
         has_owned = any(pod.is_owned for pod in self.pods.values())
         return self._phases_of_owned.samples if has_owned else self._phases.samples
 
 
 class Writes:
-    """When the store committed what, heartbeats (Lease) left out; seconds of the log's own clock."""
+    """Commits of the store with their times, without heartbeats (Lease); seconds of the log's own clock."""
 
     def __init__(self) -> None:
         self.at_s: list[float] = []
@@ -170,7 +174,7 @@ class Writes:
             self._jobs[line.obj["uid"]] = begun_s, ended_s, is_complete
 
     def job_measures(self) -> dict[str, float | None]:
-        """Return how many Jobs are complete, how many failed, and how long they took; {} without any."""
+        """Return the number of complete and of failed Jobs, and the times they took; {} if there are none."""
         if not self._jobs:
             return {}
         ended = [(end - begun, is_complete) for begun, end, is_complete in self._jobs.values() if end is not None]
@@ -192,30 +196,30 @@ SEEN_BY_CLIENTS = (
     "time_to_running_p50_s",
     "time_to_running_p99_s",
 )
-"""What needs no event log: watches show it."""
+"""Measures that need no event log, because watches show them."""
 
 
 class Measures:
-    """What the event log shows of a run beside the history of its pods; `take` is shown each line."""
+    """Measures from the event log, in addition to the pods' history; `take` must get each line."""
 
     def __init__(self) -> None:
         self._writes, self._results = Writes(), SchedulingResults()
         self._preemptions, self._rejections, self._claims = Preemptions(), Rejections(), ClaimCosts()
 
     def take(self, line: Line) -> None:
-        """Note what is measured."""
+        """Process a line of the event log."""
         for each in (self._writes, self._results, self._preemptions, self._rejections, self._claims):
             each.take(line)
 
     def of(self, history: History, started_s: float, duration_s: float) -> dict[str, float | None]:
-        """Return the figures of a run that is over, by name; times in seconds.
+        """Return the measures of a finished run, by name; times in seconds.
 
-        They are about the pods that controllers created, and count from the first of these: bare pods only set
-        the scene. A scenario without such pods is measured over all pods. `started_s` is when the run began on
-        the log's clock. `pods_disturbed` counts all pods, bare ones too, that ran and then failed. `status_missing_min`
-        and `status_stale_min` are minutes of all pods together, until each is bound.
-        `api_writes_per_running_pod` is None when none of the pods runs at the end. What is said of resizes and victims
-        is about all pods.
+        They cover the pods that controllers created, and count from the creation of the first of these: bare pods
+        only set the scene. In a scenario without such pods they cover all pods. `started_s`: start of the run on
+        the log's clock. `pods_disturbed` counts all pods, bare ones too, that ran and then failed.
+        `status_missing_min` and `status_stale_min`: minutes summed over all pods, until each is bound.
+        `api_writes_per_running_pod`: None when none of the pods runs at the end. Measures of resizes and victims
+        cover all pods.
         """
         writes, results = self._writes, self._results
         owned = [p for p in history.pods.values() if p.is_owned]

@@ -14,11 +14,11 @@ GROUP: Final = "keplab.measures"
 
 
 class MeasureSourceError(ValueError):
-    """A package's measure cannot be had; one line that says which, from where and why."""
+    """A package's measure cannot be loaded; one line with its name, its origin and the reason."""
 
 
 def origin_of(point: EntryPoint) -> str:
-    """Return where an entry point is from, for messages."""
+    """Return the origin of an entry point, for messages."""
     package = point.dist.name if point.dist is not None else "an unnamed package"
     return f"entry point {point.name} = {point.value} of {package}"
 
@@ -70,7 +70,9 @@ def _problems(entry: MeasureEntry) -> Iterator[str]:
 
 
 def measures() -> list[Measure]:
-    """Return the register's entries of all that packages offer; one that cannot be had says why in its meaning."""
+    """Return the register's entries for all measures of packages; one that cannot be loaded has the reason as
+    its meaning.
+    """
     found: list[Measure] = []
     for name in offered():
         try:

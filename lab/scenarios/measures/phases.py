@@ -1,7 +1,7 @@
-"""How many pods were in each phase, at every moment at which that changed. Pure.
+"""Number of pods in each phase, at every moment at which it changed. Pure.
 
-A run of two seconds and one of two hours have about as many samples: when there are more than `SAMPLES_MAX`, those that
-lie closer together than a grain are merged, and the grain grows with the run.
+A run of two seconds and one of two hours have about as many samples. When there are more than
+`SAMPLES_MAX`, samples closer together than a grain are merged, and the grain grows with the run.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ SAMPLES_MAX: Final = 4096
 
 @dataclass(frozen=True)
 class Sample:
-    """How many pods were in each phase from a moment on; `failed_total`: how many ever failed."""
+    """Number of pods in each phase from a moment on; `failed_total`: number of pods that ever failed."""
 
     at_s: float
     pending: int
@@ -24,7 +24,7 @@ class Sample:
 
 
 class Phases:
-    """Counts pods by phase; `samples` are in the order of time, the last one says what is so now."""
+    """Counter of pods by phase; `samples` are in the order of time, and the last one is current."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
@@ -33,7 +33,7 @@ class Phases:
         self._grain_s = 0.0
 
     def move(self, before: str, after: str, now_s: float) -> None:
-        """Count a pod that goes from one phase to another; empty: it is not there."""
+        """Move a pod from one phase to another; an empty phase means that it does not exist."""
         if before == after:
             return
         self._counts[before] -= 1
@@ -42,7 +42,7 @@ class Phases:
         self.sample(now_s)
 
     def sample(self, now_s: float) -> None:
-        """Note what is so now."""
+        """Record the current counts."""
         counts = self._counts
         made = Sample(
             now_s, counts["Pending"], counts["Running"], counts["Failed"], self._failed_total, counts["Succeeded"]

@@ -1,16 +1,18 @@
-"""Where pods are: how many a node has, how much of the nodes is requested, and how evenly. Pure.
+"""Placement of pods: their number per node, the requested share of the nodes, and its evenness. Pure.
 
-Counted as the scheduler's cache counts: a pod with a node that has neither succeeded nor failed, with the requests
-that a resize may hold (KEP-1287); all nodes there are, cordoned ones too. A resource has figures if a pod that was
-placed requests it. `utilization` is requested of allocatable over all nodes.
+Pods are counted as in the scheduler's cache: every pod with a node that has neither succeeded nor failed,
+with the requests that a resize may hold (KEP-1287). All existing nodes count, cordoned ones too. A
+resource has figures if a placed pod requests it. `utilization` is requested divided by allocatable, over
+all nodes.
 
-`imbalance` over nodes is the standard deviation of the nodes' fractions, requested of allocatable: 0 when all are
-alike, 0.5 when half are full and half empty. `node_imbalance` is the deviation within a node, of cpu from memory, as
-NodeResourcesBalancedAllocation has it (|cpu - memory| / 2, fractions at most 1), its mean over nodes.
-`fragmentation` is 1 - (free on the freest node) / (free on all nodes): 0 when what is free is on one node.
+`imbalance` over nodes is the standard deviation of the nodes' fractions, requested of allocatable: 0 when
+all are alike, 0.5 when half are full and half empty. `node_imbalance` is the deviation within a node, of
+cpu from memory, as in NodeResourcesBalancedAllocation (|cpu - memory| / 2, fractions at most 1), averaged
+over nodes. `fragmentation` is 1 - (free on the freest node) / (free on all nodes): 0 when everything free
+is on one node.
 
-`mean` and `max` are over time, exact, from the creation of the first pod to the end.
-Source: upstream `pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go`.
+`mean` and `max` are over time, exact, from the creation of the first pod to the end. Source: upstream
+`pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go`.
 """
 
 from collections import Counter
@@ -25,7 +27,7 @@ from services.api.podresources import Amounts, amounts, as_in_use, pod_requests
 from services.reconcile.controller import Change
 
 _ONE: Final = 10**9
-"""A whole in the unit of fractions: sums of integers stay exact however often they change."""
+"""Denominator of the fractions, which are integers: their sums stay exact however often they change."""
 _CORES: Final = 1000
 _WITHIN: Final = ("cpu", "memory")
 RESIZING: Final = -1
@@ -33,7 +35,7 @@ RESIZING: Final = -1
 
 @dataclass(slots=True)
 class Level:
-    """A figure that holds until it changes: its integral over time, and its peak."""
+    """A piecewise constant figure: its value, its integral over time, and its peak."""
 
     value: float = 0.0
     peak: float = 0.0
@@ -41,14 +43,14 @@ class Level:
     _since_s: float = 0.0
 
     def set(self, value: float, now_s: float) -> None:
-        """Record the figure that holds from now on."""
+        """Set the value from now on."""
         if value != self.value:
             self._integral += self.value * (now_s - self._since_s)
             self._since_s, self.value = now_s, value
             self.peak = max(self.peak, value)
 
     def mean(self, begun_s: float, now_s: float) -> float | None:
-        """Return its mean from when it began to be other than 0 at the earliest; None over no time."""
+        """Return the mean since `begun_s`, before which the value must be 0; None over no time."""
         if now_s <= begun_s:
             return None
         return (self._integral + self.value * (now_s - self._since_s)) / (now_s - begun_s)
@@ -56,7 +58,7 @@ class Level:
 
 @dataclass(slots=True)
 class _Node:
-    """A node, or what is requested on one that is not seen (yet, or any more)."""
+    """A node, or the requests on one that does not exist yet, or no longer."""
 
     is_there: bool = False
     allocatable: Amounts = field(default_factory=dict)
@@ -68,7 +70,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _Resource:
-    """One resource over all nodes. `sum` and `squares` are of the nodes' fractions in billionths."""
+    """One resource over all nodes. `sum` and `squares`: of the nodes' fractions in billionths."""
 
     is_requested: bool = False
     nodes: int = 0
@@ -82,8 +84,9 @@ class _Resource:
 
 @dataclass(slots=True)
 class _Placed:
-    """What a pod holds, where. `generation`: of the spec that this is what it asks for; RESIZING: its status may say
-    another size with every change."""
+    """Requests of a placed pod, with its node. `generation`: of the spec for which `requests` was computed.
+    RESIZING: any change of status may change the requests.
+    """
 
     node: str
     requests: Amounts
@@ -91,7 +94,7 @@ class _Placed:
 
 
 class Placement:
-    """The nodes and what is requested of them. Times are seconds since the run began."""
+    """The nodes, and the requests on them. Times are seconds since the run began."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {}
@@ -107,7 +110,7 @@ class Placement:
     # -- what happens -----------------------------------------------------------------------------------
 
     def on_node(self, change: Change[Node], now_s: float) -> None:
-        """Take one change of a node, seen at `now_s`."""
+        """Process a change of a node, seen at `now_s`."""
         old, new = change.old, change.new
         if old is not None and new is not None and old.status.allocatable == new.status.allocatable:
             return
@@ -123,7 +126,7 @@ class Placement:
         self._change(node, {*node.allocatable, *allocatable}, become, now_s)
 
     def on_pod(self, change: Change[Pod], now_s: float) -> None:
-        """Take one change of a pod, seen at `now_s`."""
+        """Process a change of a pod, seen at `now_s`."""
         if self._begun_s is None:
             self._begun_s = now_s
         pod = change.object
@@ -218,11 +221,11 @@ class Placement:
 
     @property
     def begun_s(self) -> float:
-        """When the first pod was created; 0 before."""
+        """Time of the creation of the first pod; 0 before."""
         return self._begun_s or 0.0
 
     def measures(self, now_s: float) -> dict[str, float | None]:
-        """Return the figures by name as of `now_s`, the end; {} without a pod that was placed on a node."""
+        """Return the figures by name as of `now_s`, the end; {} if no pod was placed on a node."""
         found: dict[str, float | None] = {}
         if not any(resource.is_requested for resource in self._resources.values()) and not self._used.peak:
             return found
@@ -254,7 +257,9 @@ class Placement:
         return 1.0 - max(free) / sum(free) if any(free) else None
 
     def node(self, name: str) -> Mapping[str, object]:
-        """Return what expressions see of a node: `requested`, `allocatable` and `utilization` by resource, `pods`."""
+        """Return the fields of a node for expressions: `requested`, `allocatable` and `utilization` by resource,
+        `pods`.
+        """
         node = self._nodes.get(name, _Node())
         return {
             "requested": _shown(dict.fromkeys(node.allocatable, 0) | node.requested),

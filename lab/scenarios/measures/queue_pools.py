@@ -1,9 +1,9 @@
-"""How long pods are in each pool of the scheduling queue. Pure.
+"""Time that pods spend in each pool of the scheduling queue. Pure.
 
-It observes `sched.moved`, which a scheduler that leads writes for each pool that a pod enters (`--queue-moves`;
-scenarios have it on), and closes the stays of a scheduler that ends. A pod that two schedulers have in their queues
-at the same time (`schedulers 2 elect=off`) counts in both. Pools are those of scheduler_pending_pods: `backoff` has
-both back-off queues.
+It is read from `sched.moved`, which a leading scheduler writes for each pool that a pod enters
+(`--queue-moves`; scenarios have it on). When a scheduler ends, its open stays are closed. A pod in the
+queues of two schedulers at the same time (`schedulers 2 elect=off`) counts in both. Pools are those of
+scheduler_pending_pods: `backoff` has both back-off queues.
 
 Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/metrics` (scheduler_pending_pods).
 """
@@ -14,13 +14,13 @@ from typing import Final
 from services.telemetry.eventlog import Line
 
 POOLS: Final = ("active", "backoff", "unschedulable", "gated")
-"""What upstream's metric has as labels."""
+"""Pools, named by the labels of upstream's metric."""
 _POOL_OF: Final = {"error_backoff": "backoff"}
 _ENDS: Final = ("kill", "restart")
 
 
 class QueuePools:
-    """Seconds of each pod, by uid, in each pool."""
+    """Seconds of each pod in each pool, by uid."""
 
     def __init__(self) -> None:
         self.by_uid: dict[str, dict[str, float]] = {}
@@ -28,7 +28,7 @@ class QueuePools:
         """By scheduler and uid: where the pod is, and since when."""
 
     def take(self, line: Line) -> None:
-        """Note that a pod moves, or that a scheduler begins or ends."""
+        """Process a line: a pod moves, or a scheduler starts or ends."""
         match line.ev:
             case "sched.moved" if line.obj is not None:
                 self._move(line.comp, line.obj["uid"], str(line.data["to"]), line.mono_ns)
@@ -53,7 +53,7 @@ class QueuePools:
             self._add(uid, *stay, now_ns)
 
     def end(self, now_s: float) -> None:
-        """Count what still waits until now, on the log's clock."""
+        """Close all open stays at `now_s` of the log's clock."""
         for scheduler in list(self._open):
             self._close(scheduler, int(now_s * 1e9))
 
@@ -62,7 +62,7 @@ class QueuePools:
         return dict.fromkeys(POOLS, 0.0) | self.by_uid.get(uid, {})
 
     def measures(self) -> dict[str, float | None]:
-        """Return the seconds of all pods together, by name; {} when no pod was queued."""
+        """Return the seconds summed over all pods, by name; {} if no pod was queued."""
         if not self.by_uid:
             return {}
         totals = dict.fromkeys(POOLS, 0.0)

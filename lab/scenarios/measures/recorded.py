@@ -1,16 +1,17 @@
-"""What a run shows to the measures that a scenario or a package states: objects with their times, and lines. Pure.
+"""Data of a run for the measures of a scenario or a package: objects with their times, and lines. Pure.
 
-Only what they read is kept. An object is its document, as it was last, with two entries more:
+Only what these measures read is kept. An object is its last document, with two additional entries:
 
-* `at`: seconds since the run began at which it was seen to be so; what never happened is absent. Of every object there
-  are `created` and `gone`; of pods also `bound`, `running`, `ready`, `failed`, `rejected` (by a kubelet, for the first
-  time) and `deleted` (its deletion was asked for).
-* `versions`: every form that was seen, oldest first: each the document, with `at` and for how many `seconds` it was so.
+* `at`: times in seconds since the run began; times of events that did not happen are absent. Every object
+  has `created` and `gone`; pods also have `bound`, `running`, `ready`, `failed`, `rejected` (by a
+  kubelet, for the first time) and `deleted` (its deletion was requested).
+* `versions`: every version that was seen, oldest first: its document, with `at` and its duration in
+  `seconds`.
 
-Pods also have `role` (what pods of two runs are compared by), `nodes` (their names, as it was bound) and `queue`
-(seconds in `active`, `backoff`, `unschedulable` and `gated` of the scheduling queue). Nodes have `requested`,
-`allocatable` and `utilization` by resource (cores, bytes, units), and `pods`, their number, as of the end.
-A line is as it stands in the event log, with `at`: its seconds since the run began.
+Pods also have `role` (by which pods of two runs are compared), `nodes` (their names, in the order of
+binds) and `queue` (seconds in `active`, `backoff`, `unschedulable` and `gated` of the scheduling queue).
+Nodes have `requested`, `allocatable` and `utilization` by resource (cores, bytes, units), and `pods`,
+their number, as of the end. A line is as in the event log, with `at`: its seconds since the run began.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,8 +26,9 @@ from services.telemetry.eventlog import Line
 
 @dataclass(frozen=True)
 class Followed:
-    """What is to be kept: resources by wire name as they are at the end, all that were ever created, every version of
-    them; and events of the log."""
+    """Data to keep: resources by wire name as they are at the end, all that were ever created, every version of
+    them; and events of the log.
+    """
 
     at_end: frozenset[str] = frozenset()
     created: frozenset[str] = frozenset()
@@ -36,7 +38,7 @@ class Followed:
 
 @dataclass
 class _ObjectHistory:
-    """One object. `documents`: its versions with the time each was seen, or the last alone."""
+    """History of one object. `documents`: its versions with the time each was seen, or only the last."""
 
     created_s: float
     gone_s: float | None = None
@@ -45,7 +47,7 @@ class _ObjectHistory:
 
 @dataclass
 class Recorded:
-    """Objects by resource and uid, in the order in which they were first seen; `duration_s` is set at the end."""
+    """Kept objects by resource and uid, in the order in which they were first seen; `duration_s` is set at the end."""
 
     wanted: Followed = field(default_factory=Followed)
     duration_s: float = 0.0
@@ -60,7 +62,7 @@ class Recorded:
     def observe(
         self, resource: str, uid: str, now_s: float, document: Callable[[], Document | None], *, is_gone: bool
     ) -> None:
-        """Take a change of an object of a followed resource, seen at `now_s`."""
+        """Process a change of an object of a followed resource, seen at `now_s`."""
         known = self._objects[resource].get(uid)
         if known is None:
             known = self._objects[resource][uid] = _ObjectHistory(now_s)
@@ -72,12 +74,12 @@ class Recorded:
             known.documents[:] = [(now_s, document() or {})]
 
     def take(self, line: Line) -> None:
-        """Keep the line if its event is read."""
+        """Keep the line if a measure reads its event."""
         if line.ev in self.wanted.events:
             self._lines.append(line)
 
     def end(self, now_s: float, documents: Callable[[str], Iterable[Document]]) -> None:
-        """Note what is stored as the run ends, before the mesh stops."""
+        """Store the objects at the end of the run, before the mesh stops."""
         self.duration_s = now_s
         self._at_end = {name: list(documents(name)) for name in sorted(self.followed)}
 
@@ -87,7 +89,7 @@ class Recorded:
         return [self._shown(resource, known.get(each["metadata"]["uid"]), each) for each in self._at_end[resource]]
 
     def created(self, resource: str) -> list[dict[str, Any]]:
-        """Return all objects that ever were, as they were last; of a resource that is followed so."""
+        """Return all objects that ever existed, in their last version; only for a resource in `wanted.created`."""
         last = {each["metadata"]["uid"]: each for each in self._at_end[resource]}
         return [
             self._shown(resource, known, last.get(uid) or known.documents[-1][1])

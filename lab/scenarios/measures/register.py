@@ -1,8 +1,9 @@
-"""The register of measures: of each its name, unit, meaning, which direction is better, and where it comes from. Pure.
+"""The register of measures: name, unit, meaning, better direction, and source of each. Pure.
 
-A run gives `{name: float | None}`; whatever shows these (tables, pages, the reference documentation) asks here what
-they are. Names with `RESOURCE` stand for one measure a resource: `cpu_utilization_mean`,
-`example.com/gpu_utilization_mean`."""
+A run gives `{name: float | None}`; all views (tables, pages, the reference documentation) look the
+measures up here. Names with `RESOURCE` stand for one measure per resource: `cpu_utilization_mean`,
+`example.com/gpu_utilization_mean`.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,19 +11,21 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Better = Literal["lower", "higher", ""]
-"""Which direction is better; empty: neither, it depends on what is asked."""
+"""Better direction of a measure; empty if neither is better in general."""
 DIRECTIONS: Final[Mapping[str, Better]] = {"lower": "lower", "higher": "higher", "none": ""}
-"""The words for it."""
+"""Words for the better direction."""
 NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
-"""The names that scenarios and packages may give."""
+"""Pattern of measure names that scenarios and packages may choose."""
 OF_A_RESOURCE: Final = "RESOURCE"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What a figure of a run is. `unit`: empty for counts and fractions; `source`: the event log's lines, the objects
-    or the package that it comes from. `is_always`: every run has it; the others are there where there is any of
-    it."""
+    """Description of a measure. `unit`: empty for counts and fractions; `source`: the event log's lines, the
+    objects or the package that it comes from.
+
+    `is_always`: every run has it; the other measures exist only where they apply.
+    """
 
     name: str
     unit: str
@@ -31,8 +34,10 @@ class Measure:
     source: str
     is_always: bool = False
     relevant: float = 0.0
-    """The least difference that matters, in its unit; 0: of a scenario's measure any difference, of one that comes with
-    keplab a share (`least_relevant`)."""
+    """The least difference that matters, in the measure's unit.
+
+    0 means any difference for a scenario's measure, and a share for one of keplab's own (`least_relevant`).
+    """
 
     @property
     def direction(self) -> str:
@@ -40,7 +45,7 @@ class Measure:
         return self.better or "none"
 
     def document(self) -> dict[str, object]:
-        """Return it as `keplab measures -o json` does."""
+        """Return the JSON values for `keplab measures -o json`."""
         return {
             "name": self.name,
             "unit": self.unit,
@@ -53,11 +58,11 @@ class Measure:
 
 
 RELEVANT_SHARE: Final = 0.05
-"""Less than this share of the larger median is no difference of a measure that comes with keplab."""
+"""Share of the larger median below which a difference of one of keplab's own measures does not matter."""
 OUTCOMES: Final = frozenset(
     {"pods_failed", "jobs_failed", "pods_disturbed", "pods_running_at_end", "jobs_complete", "resizes_met", "victims"}
 )
-"""What became of pods and Jobs: each one matters."""
+"""Measures of outcomes of pods and Jobs, for which any difference matters."""
 
 
 def least_relevant(measure: Measure, medians: Iterable[float | None]) -> float:
@@ -131,14 +136,14 @@ MEASURES: Final[tuple[Measure, ...]] = (
     Measure("queue_unschedulable_s", "s", "Time of all pods in the queue's unschedulable pool", "lower", _QUEUE),
     Measure("queue_gated_s", "s", "Time of all pods in the queue's gated pool", "lower", _QUEUE),
 )
-"""What comes with keplab, in the order tables show it."""
+"""Keplab's own measures, in the order of tables."""
 
 _BY_NAME: Final = {each.name: each for each in MEASURES}
 _OF_RESOURCES: Final = tuple(each for each in MEASURES if each.name.startswith(OF_A_RESOURCE))
 
 
 def find(name: str, declared: Iterable[Measure] = ()) -> Measure | None:
-    """Return what the measure of that name is; `declared`: those of the scenario and of packages. None: not known."""
+    """Return the measure of that name; None if it is unknown. `declared`: those of the scenario and of packages."""
     for each in declared:
         if each.name == name:
             return each
@@ -154,7 +159,7 @@ def find(name: str, declared: Iterable[Measure] = ()) -> Measure | None:
 
 
 def reference(measures: Sequence[Measure] = MEASURES) -> str:
-    """Return a table of them in markdown, for the reference documentation."""
+    """Return a markdown table of the measures, for the reference documentation."""
     lines = ["| Measure | Unit | Meaning | Better | From |", "|---|---|---|---|---|"]
     lines += [
         f"| `{each.name}` | {each.unit} | {each.meaning} | {each.better or '-'} | {each.source} |" for each in measures

@@ -1,4 +1,4 @@
-"""How long it takes, after a node has refused a pod, until that pod runs, or another in its stead. Pure."""
+"""Time from a node's rejection of a pod until that pod, or a replacement, runs. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,8 +7,10 @@ from services.telemetry.eventlog import Line
 
 
 class Rejections:
-    """When a kubelet first said no to each pod, by uid; seconds of the log's own clock. The API shows it later, or
-    never: a pod that is deferred, or waits to be unbound, looks as any other."""
+    """Time of the first rejection of each pod by a kubelet, by uid; seconds of the log's own clock.
+
+    The API shows it later or never: a pod that is deferred, or waits to be unbound, looks like any other.
+    """
 
     def __init__(self) -> None:
         self.first_s: dict[str, float] = {}
@@ -20,7 +22,9 @@ class Rejections:
 
 
 class Fate(NamedTuple):
-    """When a pod of one workload was created, first rejected, first Running, and Failed or deleted; None: never."""
+    """Times at which a pod of one workload was created, first rejected, first Running, and Failed or deleted;
+    None: never.
+    """
 
     created_s: float
     rejected_s: float | None
@@ -29,11 +33,13 @@ class Fate(NamedTuple):
 
 
 def waits_after_rejection(fates: Iterable[Fate]) -> list[float]:
-    """Return the seconds from each rejection that was made good to the Running pod that did, for one workload.
+    """Return the seconds from each compensated rejection to the Running pod that compensates it, for one
+    workload.
 
-    A pod that was unbound and runs makes good its own. A pod that did not survive is made good by a replacement
-    that was never rejected: the oldest by the first. The rejections of its other replacements, in a runaway, are
-    part of that wait and no waits of their own.
+    A pod that was unbound and then runs compensates its own rejection. The rejection of a pod that did not
+    survive is compensated by a replacement that was never rejected: the oldest rejection by the first
+    replacement. Rejections of its other replacements, in a runaway, are part of that wait and not separate
+    waits.
     """
     fates = list(fates)
     replaces = _replacements(fates)

@@ -1,8 +1,9 @@
-"""What became of resizes: who asked for another size, how long it took, and what it cost others. Pure.
+"""Outcomes of resizes: the number requested, the time they took, and their cost to other pods. Pure.
 
-It observes pod changes with the time they were seen, and the schedulers' lines in the event log. A resize begins when
-the spec of a pod on a node asks for other resources than before, and is met when the node reports them as actual; one
-that replaces another goes on waiting, and one that is taken back was never met.
+They are read from pod changes with the time they were seen, and from the schedulers' lines in the event
+log. A resize begins when the spec of a bound pod requests other resources than before. It is met when the
+node reports these as actual. A resize that replaces another continues its wait; one that is withdrawn was
+never met.
 """
 
 from dataclasses import dataclass, field
@@ -15,14 +16,14 @@ from services.telemetry.eventlog import Line
 
 
 class Preemptions:
-    """What schedulers preempted for resizes. `victims`: uids of pods; `attempts`: cycles of deferred resizes."""
+    """Preemptions by schedulers. `victims`: uids of pods; `attempts`: cycles of deferred resizes."""
 
     def __init__(self) -> None:
         self.attempts = 0
         self.victims: dict[str, None] = {}
 
     def take(self, line: Line) -> None:
-        """Note an attempt to preempt for a resize, or a victim, for any pod."""
+        """Note an attempt to preempt for a resize, or a victim of any preemption."""
         if line.ev == "sched.resize":
             self.attempts += 1
         elif line.ev == "sched.victim" and line.obj is not None:
@@ -31,7 +32,9 @@ class Preemptions:
 
 @dataclass(slots=True)
 class _PodResize:
-    """`since_s`: when the resize that is not done yet began, None without one; `had`: what the pod had then."""
+    """State of a pod's resize. `since_s`: start of the unfinished resize, None without one; `had`: the pod's
+    resources at that time.
+    """
 
     pod: Pod
     since_s: float | None = None
@@ -39,7 +42,7 @@ class _PodResize:
 
 
 class Resizes:
-    """All resizes of a run. `met_s`: how long each took that came true."""
+    """All resizes of a run. `met_s`: duration of each resize that was met."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -47,7 +50,7 @@ class Resizes:
         self._pods: dict[str, _PodResize] = {}
 
     def observe(self, change: Change[Pod], now_s: float) -> None:
-        """Take one change of a pod, seen at `now_s`."""
+        """Process a change of a pod, seen at `now_s`."""
         pod = change.new
         if pod is None or not pod.spec.node_name:
             return
@@ -75,7 +78,7 @@ class Resizes:
             known.since_s = None
 
     def allocated(self, uid: str) -> Amounts:
-        """Return what the pod was allocated when it was seen last; nothing of a pod that never had a node."""
+        """Return the last known allocated resources of the pod; empty if it never had a node."""
         known = self._pods.get(uid)
         try:
             return {} if known is None else pod_requests(as_allocated(known.pod))
@@ -84,8 +87,11 @@ class Resizes:
 
 
 def resize_measures(resizes: Resizes, preemptions: Preemptions) -> dict[str, float | None]:
-    """Return the figures by name; times in seconds, CPU in cores, memory in GiB. `victims` were evicted by a scheduler,
-    for a resize or for a new pod; the capacity is what they were allocated."""
+    """Return the figures by name; times in seconds, CPU in cores, memory in GiB.
+
+    `victims`: pods that a scheduler evicted, for a resize or for a new pod. The evicted capacity is what they
+    had allocated.
+    """
     lost = [resizes.allocated(uid) for uid in preemptions.victims]
     return {
         "victims": float(len(lost)),

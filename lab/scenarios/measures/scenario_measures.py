@@ -3,7 +3,7 @@
     measure placed = pods.filter(p, p.status.phase == "Running").size()
     measure spare_nodes
 
-The first is an expression in CEL (`expression`), the second is a package's (`packages`).
+The first is an expression in CEL (`expression`), the second is a package's measure (`packages`).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _TIMES: Final = {
     "rejected": "rejected_s",
     "deleted": "leaving_s",
 }
-"""What a pod's `at` has beside `created` and `gone`, by the fields of its history."""
+"""Names in a pod's `at` besides `created` and `gone`, with the fields of its history."""
 
 
 @dataclass(frozen=True)
 class ScenarioMeasure:
-    """A measure of a scenario: an expression, or a package's entry."""
+    """A measure that a scenario states: an expression, or a package's entry."""
 
     measure: Measure
     how: Expression | MeasureEntry
 
     @property
     def wanted(self) -> Followed:
-        """What has to be kept of a run for it."""
+        """Data of a run that must be kept for the measure."""
         how = self.how
         if isinstance(how, MeasureEntry):
             return _wanted(how.objects, how.objects, how.versions, how.lines)
@@ -62,7 +62,7 @@ def _wanted(at_end: Iterable[str], created: Iterable[str], versions: Iterable[st
 
 
 def stated(text: str, followed: Callable[[str], bool]) -> ScenarioMeasure:
-    """Return the measure that the rest of a line states. `followed`: whether scenarios follow a resource (wire name).
+    """Parse the measure in the rest of a line. `followed`: whether scenarios follow a resource (wire name).
 
     Raises: ValueError that names the measure, the word and what is legal.
     """
@@ -84,7 +84,7 @@ def stated(text: str, followed: Callable[[str], bool]) -> ScenarioMeasure:
 
 
 def wanted_by(measures: Iterable[ScenarioMeasure]) -> Followed:
-    """Return what has to be kept for all of them."""
+    """Return the data that must be kept for all of the measures."""
     all_of_them = [each.wanted for each in measures]
     return Followed(
         frozenset().union(*(each.at_end for each in all_of_them)),
@@ -96,7 +96,9 @@ def wanted_by(measures: Iterable[ScenarioMeasure]) -> Followed:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """Implements `entry.RunView`, and gives expressions their variables. `started_s`: on the log's clock."""
+    """Implementation of `entry.RunView`, which also provides the variables of expressions. `started_s`: on the
+    log's clock.
+    """
 
     history: History
     placement: Placement
@@ -106,24 +108,24 @@ class FinishedRun:
 
     @property
     def seconds(self) -> float:
-        """How long the run took."""
+        """Duration of the run in seconds."""
         return self.recorded.duration_s
 
     @property
     def pods(self) -> Sequence[PodHistory]:
-        """All pods that ever were."""
+        """All pods that ever existed."""
         return tuple(self.history.pods.values())
 
     def objects(self, plural: str) -> list[dict[str, Any]]:
-        """Return what was stored at the end. Raises: ValueError for what is not followed."""
+        """Return the objects that were stored at the end. Raises: ValueError for a resource that is not followed."""
         return self._with_more(plural, self.recorded.at_end(self._followed(plural)))
 
     def created(self, plural: str) -> list[dict[str, Any]]:
-        """Return all that ever were. Raises: ValueError for what is not followed."""
+        """Return all objects that ever existed. Raises: ValueError for a resource that is not followed."""
         return self._with_more(plural, self.recorded.created(self._followed(plural)))
 
     def lines(self, event: str) -> list[dict[str, Any]]:
-        """Return the lines of an event. Raises: ValueError for one that is not kept."""
+        """Return the lines of an event. Raises: ValueError for an event that is not kept."""
         if event not in self.recorded.wanted.events:
             raise ValueError(f"it reads lines of {event!r}, which it does not declare in `lines`")
         return self.recorded.lines(event, self.started_s)
@@ -158,7 +160,7 @@ class FinishedRun:
         }
 
     def values(self, measures: Iterable[ScenarioMeasure]) -> tuple[dict[str, float | None], dict[str, str]]:
-        """Return the figures by name, and why there is none of those that could not be computed."""
+        """Return the values of the measures by name, and the error for each that could not be computed."""
         found: dict[str, float | None] = {}
         errors: dict[str, str] = {}
         if not (chosen := tuple(measures)):

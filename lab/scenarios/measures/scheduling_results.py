@@ -1,10 +1,11 @@
-"""What the scheduler found for each pod, beside what the pod's status said meanwhile. Pure.
+"""The scheduler's result for each pod, compared with the pod's status at that time. Pure.
 
-The truth comes from the scheduler's own lines in the event log: rejected at PreEnqueue, let in, fits nowhere. What
-users could read comes from the pod's PodScheduled condition. The two are compared for how long nothing was reported
-(*missing*) and how long something else was (*stale*): what the reporting models of KEP-5501 pay for fewer calls.
-How long a pod said Unschedulable although no node was looked at is *misleading*: a cluster autoscaler would act on it.
-Source: kep-5501 7, "hypotheses to measure".
+The true result comes from the scheduler's own lines in the event log: rejected at PreEnqueue, admitted,
+unschedulable. What users could read comes from the pod's PodScheduled condition. The comparison measures
+how long nothing was reported (*missing*) and how long something else was (*stale*): the price of fewer
+calls in the reporting models of KEP-5501. The time for which a pod was reported Unschedulable although no
+node was examined is *misleading*: a cluster autoscaler would act on it. Source: kep-5501 7, "hypotheses
+to measure".
 """
 
 from collections.abc import Sequence
@@ -24,8 +25,11 @@ T = TypeVar("T")
 
 
 class SchedulingResult(NamedTuple):
-    """What is so. `plugin`: who rejects at PreEnqueue, "" for a failed attempt; `shown`: the same words for users. All
-    empty: the pod waits for its turn and nothing stands against it."""
+    """Current result. `plugin`: the plugin that rejects at PreEnqueue, empty for a failed attempt; `shown`: the
+    message as users see it.
+
+    All fields empty: the pod waits for its turn and nothing rejects it.
+    """
 
     plugin: str = ""
     message: str = ""
@@ -33,16 +37,17 @@ class SchedulingResult(NamedTuple):
 
 
 class ReportedReason(NamedTuple):
-    """What a condition says; all empty: it is absent."""
+    """Content of a condition; all fields empty: it is absent."""
 
     reason: str = ""
     message: str = ""
 
 
 class Misreported(NamedTuple):
-    """Seconds in which a pod's status was wrong, in one way or another.
+    """Seconds in which a pod's status was wrong, by kind of error.
 
-    `seen_s`: from its first rejection at PreEnqueue until the pod or its group said why; None: it never did.
+    `seen_s`: from the first rejection at PreEnqueue until the status of the pod or its group gave the reason;
+    None: it never did.
     """
 
     missing: float = 0.0
@@ -55,12 +60,12 @@ NOTHING: Final = SchedulingResult()
 
 
 def is_missing(result: SchedulingResult, reported: ReportedReason) -> bool:
-    """Whether there is something to report and nothing is reported."""
+    """Return whether there is a result to report and nothing is reported."""
     return result != NOTHING and reported == ReportedReason()
 
 
 def is_stale(result: SchedulingResult, reported: ReportedReason) -> bool:
-    """Whether what is reported is not so (any more)."""
+    """Return whether the reported reason is not, or no longer, true."""
     if reported == ReportedReason():
         return False
     if result == NOTHING:
@@ -73,7 +78,7 @@ def is_stale(result: SchedulingResult, reported: ReportedReason) -> bool:
 
 
 class SchedulingResults:
-    """By pod uid, in the order of time; seconds of the log's own clock."""
+    """Scheduling results by pod uid, in the order of time; seconds of the log's own clock."""
 
     def __init__(self) -> None:
         self.by_uid: dict[str, list[tuple[float, SchedulingResult]]] = {}
@@ -84,7 +89,7 @@ class SchedulingResults:
         """Reports of PreEnqueue that were sent, to pods or groups, and their bytes."""
 
     def take(self, line: Line) -> None:
-        """Note what the scheduler found, or wrote."""
+        """Process a scheduler's line: its result for a pod, or a status that it wrote."""
         if line.ev == "sched.reported":
             self.reports += 1
             self.report_bytes += line.data["bytes"]
@@ -115,12 +120,12 @@ class SchedulingResults:
         until_s: float,
         of_group: Sequence[tuple[float, ReportedReason]] = (),
     ) -> Misreported:
-        """Return for how long the pod's status was missing, stale or misleading.
+        """Return how long the pod's status was missing, stale or misleading.
 
-        `reported`: what it said from when on, in seconds since the run began, which was at `started_s` of the log's
-        clock; `until_s`: when to stop, for example because the pod was bound; `of_group`: what its group's status said.
-        A text of the group that is not so is as stale as one of the pod's own; but a pod is silent that is explained
-        by its group alone.
+        `reported`: reasons with their start, in seconds since the run began, which was at `started_s` of the
+        log's clock; `until_s`: end of the comparison, for example because the pod was bound; `of_group`: the same
+        from the status of its group. An untrue text of the group is as stale as one of the pod's own. But a pod
+        that only its group explains counts as missing.
         """
         results = [(at - started_s, result) for at, result in self.by_uid.get(uid, ())]
         of_gates = {text for _, result in results if result.plugin for text in (result.message, result.shown)}

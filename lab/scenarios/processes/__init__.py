@@ -1,1 +1,1 @@
-"""The mesh as processes on this machine, and the faults that are brought to them from outside."""
+"""The mesh as processes on this machine, and faults injected into them from outside."""

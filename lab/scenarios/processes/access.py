@@ -1,4 +1,4 @@
-"""How a mesh that runs already is reached."""
+"""Access to a mesh that already runs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Access:
-    """How a running mesh is reached. `folder`: `token.json` with the administrator's token first, `host.json` with that
-    of a kubelet host, and for mutual TLS `client.crt`, `client.key`, `host.crt`, `host.key` and `ca.crt`."""
+    """Access to a running mesh. `folder`: `token.json` with the administrator's token first, `host.json` with
+    that of a kubelet host, and for mutual TLS `client.crt`, `client.key`, `host.crt`, `host.key` and
+    `ca.crt`.
+    """
 
     server: str
     folder: Path
     is_strict: bool = False
     switches: tuple[str, ...] = ()
-    """What is set in all its components where these are started."""
+    """Switches that are set in all components where these are started."""
     containers: Containers | None = field(default=None, compare=False)
     switching: MeshSwitches | None = field(default=None, compare=False)
-    """How its components are given other switches; None: they have those that they were started with."""
+    """Interface for changing the components' switches; None: they keep those that they were started with."""
 
     @property
     def option(self) -> str:
-        """How the command line names this mesh."""
+        """Command-line option that names this mesh."""
         return f"--containers {self.containers.project}" if self.containers is not None else f"--server {self.server}"
 
     def tokens(self, file: str) -> dict[str, str]:
-        """Return {identity: token} of one file. Raises: MeshError that names it."""
+        """Return {identity: token} of one file. Raises: MeshError naming the file."""
         path = self.folder / file
         try:
             return msgspec.json.decode(path.read_bytes(), type=dict[str, str])

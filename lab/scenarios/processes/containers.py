@@ -1,4 +1,5 @@
-"""The containers of a compose project, broken through the engine's own client: killed, paused, cut off.
+"""The containers of a compose project, and faults injected through the engine's own client: kill, pause,
+disconnect.
 
 Containers are found by compose's labels, so compose itself, its files and its version do not matter.
 """
@@ -22,14 +23,14 @@ PROJECT, SERVICE = "com.docker.compose.project", "com.docker.compose.service"
 GRPC_PORT = "7443/tcp"
 COMMAND_MAX_S = 60.0
 OWNER = 10001
-"""Of everything in the volumes (Dockerfile)."""
+"""Owner (uid) of all files in the volumes (Dockerfile)."""
 KILLED_S = 0.2
-"""How long a container that was killed stays away, unless the scenario says otherwise."""
+"""Default time for which a killed container stays down, in seconds."""
 
 
 @dataclass(frozen=True)
 class Container:
-    """`name`: as a scenario names it, `scheduler` or `kubelet/3f2a…` by its host name."""
+    """One container. `name`: as a scenario names it, `scheduler` or `kubelet/3f2a…` by its host name."""
 
     id: str
     name: str
@@ -46,8 +47,9 @@ class Containers:
         self._cut: dict[str, tuple[str, ...]] = {}
 
     def run(self, *words: str, given: bytes = b"") -> str:
-        """Return what the engine's client prints; `given`: what it reads. Raises: MeshError with the last line of what
-        it says."""
+        """Run the engine's client and return its output; `given`: its standard input. Raises: MeshError with the
+        last line of its output.
+        """
         try:
             done = subprocess.run([self._docker, *words], capture_output=True, timeout=COMMAND_MAX_S, input=given)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -62,7 +64,7 @@ class Containers:
         return list(json.loads(self.run("inspect", *ids))) if ids else []
 
     def found(self) -> dict[str, Container]:
-        """Return the containers of components by name. Raises: MeshError when the project has none."""
+        """Return the components' containers by name. Raises: MeshError when the project has none."""
         found: dict[str, Container] = {}
         for each in self._inspected():
             service = each["Config"]["Labels"].get(SERVICE, "")
@@ -78,7 +80,7 @@ class Containers:
         return found
 
     def setting(self, service: str, variable: str) -> str:
-        """Return an environment variable of a service's container, "" without one."""
+        """Return an environment variable of a service's container; empty if it is not set."""
         for each in self._inspected():
             if each["Config"]["Labels"].get(SERVICE) == service:
                 words = (word.partition("=") for word in each["Config"]["Env"] or ())
@@ -86,7 +88,7 @@ class Containers:
         return ""
 
     def server(self) -> str:
-        """Return where the API server's gRPC port is published. Raises: MeshError."""
+        """Return the address at which the API server's gRPC port is published. Raises: MeshError."""
         container = self.found().get("apiserver")
         published = self.run("port", container.id, GRPC_PORT).splitlines() if container else []
         if not published:
@@ -107,7 +109,7 @@ class Containers:
         raise MeshError(f"project {self.project!r} has no container setup, whose volumes have the credentials")
 
     def has_volume(self, path: str) -> bool:
-        """Whether `setup` has a volume there. Raises: MeshError."""
+        """Return whether `setup` has a volume at this path. Raises: MeshError."""
         return any(mount.get("Destination") == path for mount in self._setup().get("Mounts") or ())
 
     def copy(self, path: str, target: Path) -> None:
@@ -121,7 +123,7 @@ class Containers:
             return {each.name: each.read_text() for each in sorted(Path(folder).iterdir()) if each.is_file()}
 
     def write(self, path: str, texts: Mapping[str, str]) -> None:
-        """Put files into a folder of `setup`, which its owner alone writes to. Raises: MeshError."""
+        """Put files into a folder of `setup` that only its owner may write to. Raises: MeshError."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as archive:
             for name, text in texts.items():
@@ -137,17 +139,19 @@ class Containers:
             raise NotPossible(str(error)) from None
 
     async def kill(self, container: Container, down_s: float | None) -> None:
-        """SIGKILL, and a start after that while: the engine's restart policy takes a kill by hand for a stop."""
+        """Send SIGKILL, and start the container after `down_s`: the engine's restart policy treats a manual kill as
+        a stop.
+        """
         await self._do("kill", "-s", "KILL", container.id)
         await asyncio.sleep(KILLED_S if down_s is None else down_s)
         await self._do("start", container.id)
 
     async def restart(self, container: Container) -> None:
-        """SIGTERM, and a start."""
+        """Send SIGTERM, and start the container again."""
         await self._do("restart", container.id)
 
     async def pause(self, container: Container, duration_s: float) -> None:
-        """Freeze all its processes for that while."""
+        """Freeze all processes of the container for `duration_s`."""
         await self._do("pause", container.id)
         try:
             await asyncio.sleep(duration_s)
@@ -155,8 +159,9 @@ class Containers:
             await self._do("unpause", container.id)
 
     def cut(self, container: Container, *, is_cut: bool) -> None:
-        """Take the container out of its networks, or put it back under its service's name; return when it is so.
-        Raises: MeshError."""
+        """Disconnect the container from its networks, or reconnect it under its service's name; return when that is
+        done. Raises: MeshError.
+        """
         if is_cut and container.id not in self._cut:
             self._cut[container.id] = container.networks
             for network in container.networks:
@@ -166,6 +171,6 @@ class Containers:
                 self.run("network", "connect", "--alias", container.service, network, container.id)
 
     def heal(self, containers: Sequence[Container]) -> None:
-        """Put all back that were cut off. Raises: MeshError."""
+        """Reconnect all disconnected containers. Raises: MeshError."""
         for each in containers:
             self.cut(each, is_cut=False)

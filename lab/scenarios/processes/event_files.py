@@ -19,7 +19,7 @@ _decoder = msgspec.json.Decoder(Line)
 
 
 class _File:
-    """One file of an incarnation, in its pieces."""
+    """The file of one incarnation, in its pieces."""
 
     def __init__(self) -> None:
         self._offsets: dict[Path, int] = {}
@@ -54,7 +54,7 @@ class _File:
 
 
 class Tail:
-    """Follows every event file below a folder. What is incomplete once stays so."""
+    """Reader that follows every event file below a folder. Once a file is incomplete, it stays so."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -63,7 +63,7 @@ class Tail:
         self._missing: Incomplete | None = None
 
     def poll(self, before_ns: int | None) -> list[Line]:
-        """Return new lines older than `before_ns` in order; None: all there are. Raises: Incomplete."""
+        """Return new lines older than `before_ns` in order; None: all available lines. Raises: Incomplete."""
         if self._missing is not None:
             raise self._missing
         try:

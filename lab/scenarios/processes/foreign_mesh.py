@@ -1,12 +1,15 @@
-"""A mesh that runs already, in containers or elsewhere, as a scenario sees it: one API server, reached over gRPC.
+"""A mesh that already runs, in containers or elsewhere, as a scenario sees it: one API server, reached over
+gRPC.
 
-The scenario brings its nodes: a kubelet host of the run's own hosts those that the mesh does not have, and all others
-are cordoned meanwhile, so that placement is what the scenario says. What it creates is marked and removed afterwards;
-what an earlier run left is removed before. A mesh with pods of its own is refused: expectations would count them.
+The scenario brings its nodes: a kubelet host of the run's own hosts those that the mesh lacks. All other
+nodes are cordoned for the run, so that placement is as the scenario expects. Created objects are marked
+and removed afterwards; leftovers of an earlier run are removed before. A mesh with pods of its own is
+refused, because expectations would count them.
 
-What a mesh keeps to itself cannot be had: event logs, and so invariants; processes, unless they are containers that an
-engine's client reaches; switches, which are set where the processes are started, unless its containers read them from a
-volume (`mesh_switches`). Each is refused with a line that says where it is possible.
+Some features are not available. Event logs, and so invariants, are internal to the mesh. Processes can
+only be broken if they are containers that an engine's client reaches. Switches are set where the
+processes are started, unless the containers read them from a volume (`mesh_switches`). Each is refused
+with a line that says where it is possible.
 """
 
 import asyncio
@@ -44,18 +47,18 @@ from services.runtime.config import PARENT_VARIABLE, MeshError
 from services.runtime.real import RealClock, seeded_random, write_atomically
 
 MARK = "keplab.dev/made-by-scenario"
-"""An annotation of what a scenario created, a label of its nodes, an annotation of nodes that it cordoned."""
+"""Annotation of objects that a scenario created, label of its nodes, and annotation of nodes that it cordoned."""
 CLEAN_MAX_S = 30.0
 POLL_S = 0.2
 HOST = "kubelet/lab"
 OF_OTHERS = ("events", "leases.coordination.k8s.io")
 NOT_MADE = (*OF_OTHERS, "nodes")
 TOGETHER = 100
-"""So many events are removed at a time."""
+"""Number of Events that are removed at a time."""
 
 
 def refusal(plan: MeshPlan, access: Access) -> str:
-    """Return why a running mesh cannot be what the scenario asks for, "" when it can."""
+    """Return why a running mesh cannot be what the scenario asks for; empty if it can."""
     wanted, found = plan.switches.chosen, Switches.parse(access.switches)
     differing = [f"{name}={value}" for name, value in wanted.items() if found[name] != value]
     if differing and access.switching is None:
@@ -73,7 +76,7 @@ def refusal(plan: MeshPlan, access: Access) -> str:
 
 
 class ForeignMesh:
-    """`Mesh` over one that was started elsewhere."""
+    """`Mesh` on top of one that was started elsewhere."""
 
     def __init__(self, plan: MeshPlan, access: Access) -> None:
         self.plan, self.clock, self._access = plan, RealClock(), access
@@ -90,7 +93,7 @@ class ForeignMesh:
     # --- its life ---
 
     async def start(self) -> None:
-        """Clean up, bring the nodes, cordon the others. Raises: MeshError; NotPossible."""
+        """Clean up, add the nodes, cordon the others. Raises: MeshError; NotPossible."""
         try:
             if why := refusal(self.plan, self._access):
                 raise NotPossible(why)
@@ -146,7 +149,7 @@ class ForeignMesh:
         waiting.result()
 
     async def stop(self) -> None:
-        """Leave the mesh as it was found."""
+        """Restore the mesh to its original state."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -263,7 +266,7 @@ class ForeignMesh:
     # --- what a scenario does with it ---
 
     def api(self, identity: Identity) -> Api:
-        """Return the server as the administrator reaches it, what is created being marked. Raises: NotPossible."""
+        """Return the API server as the administrator reaches it; created objects are marked. Raises: NotPossible."""
         assert self._transport is not None
         if identity == ADMIN:
             return _MarkingApi(self._transport.api())
@@ -276,12 +279,12 @@ class ForeignMesh:
 
     @property
     def progress(self) -> Progress:
-        """How the observer, the administrator's client, learns how far it has seen."""
+        """Function with which the observer, the administrator's client, checks how far it has caught up."""
         assert self._transport is not None
         return partial(newest_version, self._transport.api(), self._transport)
 
     def components(self) -> Sequence[str]:
-        """Return what may be broken: the scenario's own kubelet host, and the containers."""
+        """Return the components that can be broken: the scenario's own kubelet host, and the containers."""
         # Without the engine's client, those that can be restarted with other switches.
         known = self._found or (() if self._access.switching is None else SWITCHED)
         return sorted([*known, *([HOST] if self._hosted else [])])
@@ -304,7 +307,7 @@ class ForeignMesh:
         raise NotPossible(f"no container {component!r}; there are: {', '.join(self.components())}")
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
-        """SIGKILL; a container is started again after that while."""
+        """Send SIGKILL; a container is started again after `down_s`."""
         _without_site(site)
         if (container := self._named(component)) is not None and self._containers is not None:
             self._later(self._containers.kill(container, down_s))
@@ -323,7 +326,7 @@ class ForeignMesh:
         await self._start_host()
 
     async def restart(self, component: str, switches: Sequence[str] = ()) -> None:
-        """SIGTERM, and a start, with these switches from now on. Raises: NotPossible."""
+        """Send SIGTERM, and start the component again, with these switches from now on. Raises: NotPossible."""
         if switches and not self._is_own_host(component):
             await self._restart_with(component, switches)
             return
@@ -352,7 +355,7 @@ class ForeignMesh:
             raise NotPossible(str(error)) from None
 
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
-        """Freeze it for that while."""
+        """Freeze the component for `duration_s`."""
         _without_site(site)
         if (container := self._named(component)) is not None and self._containers is not None:
             await self._containers.pause(container, duration_s)
@@ -366,7 +369,7 @@ class ForeignMesh:
                     process.send_signal(signal.SIGCONT)
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
-        """Cut a container off, or put it back. Raises: NotPossible for any other fault of a link."""
+        """Disconnect a container, or reconnect it. Raises: NotPossible for any other fault of a link."""
         container = self._named(component)
         if container is None or self._containers is None or faults not in (HEALTHY, LinkFaults(cut="both")):
             raise NotPossible(
@@ -379,11 +382,11 @@ class ForeignMesh:
             raise NotPossible(str(error)) from None
 
     def has_machine(self, node: str) -> bool:
-        """Whether the node is one of the scenario's own."""
+        """Return whether the node is one of the scenario's own."""
         return any(each["name"] == node for each in self._hosted)
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
-        """Put a file where a node of the scenario's own finds it. Raises: NotPossible for a node of the mesh."""
+        """Give a file to one of the scenario's own nodes. Raises: NotPossible for a node of the mesh."""
         if not self.has_machine(node):
             raise NotPossible(f"the files of node {node} are with a kubelet that something else runs")
         path = self._data / "host" / path_of(node, name)
@@ -394,33 +397,33 @@ class ForeignMesh:
         write_atomically(path, data)
 
     async def reboot(self, component: str, down_s: float) -> None:
-        """Raises: NotPossible, always."""
+        """Refuse the fault. Raises: NotPossible, always."""
         raise NotPossible(f"reboot {component}: {ELSEWHERE}")
 
     async def corrupt(self, component: str, how: str, what: str) -> None:
-        """Raises: NotPossible, always."""
+        """Refuse the fault. Raises: NotPossible, always."""
         raise NotPossible(f"corrupt {component}: {ELSEWHERE}")
 
     def set_clock(self, component: str, offset_s: float) -> None:
-        """Raises: NotPossible, always."""
+        """Refuse the fault. Raises: NotPossible, always."""
         raise NotPossible(f"clock {component}: {ELSEWHERE}")
 
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
-        """Raises: NotPossible, always."""
+        """Refuse the fault. Raises: NotPossible, always."""
         raise NotPossible(f"disk {component}: {ELSEWHERE}")
 
     def exit_codes(self, component: str) -> Sequence[int]:
-        """Return how the lives of the scenario's own kubelet host ended. Raises: NotPossible for a container."""
+        """Return the exit codes of the scenario's own kubelet host. Raises: NotPossible for a container."""
         if self._named(component) is not None:
             raise NotPossible(f"ended {component}: {ELSEWHERE}")
         return self._exits
 
     async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
-        """Raises: NotPossible, always."""
+        """Refuse the command. Raises: NotPossible, always."""
         raise NotPossible(f"device-plugin {node}: {ELSEWHERE}")
 
     async def command_driver(self, node: str, driver: str, act: str, words: tuple[str, ...]) -> None:
-        """Raises: NotPossible, always."""
+        """Refuse the command. Raises: NotPossible, always."""
         raise NotPossible(f"dra-driver {node}: {ELSEWHERE}")
 
 
@@ -449,7 +452,7 @@ async def _removed(client: Client, resource: str, document: Document) -> None:
 
 
 class _MarkingApi:
-    """An API that marks what is created."""
+    """An API that marks the objects it creates."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""What is wrong with the machines of a mesh of processes: one file a process, written here and read there."""
+"""Faults of the machines in a mesh of processes: one file per process, written here and read by the process."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ LOOK_FOR_LATE_S = 0.05
 
 
 class StrikingFaultFiles(FaultFiles):
-    """The same for the processes of a supervisor, with what ends or stops one in the middle of something."""
+    """Fault files for the processes of a supervisor, with strikes that kill or pause a process at a site."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         super().__init__(supervisor.faults_file_of, supervisor.kill)
@@ -30,7 +30,9 @@ class StrikingFaultFiles(FaultFiles):
         self._strikes = 0
 
     async def struck(self, name: str, site: Site, kind: Literal["kill", "pause"]) -> None:
-        """Return once the process was ended or stopped at the site; a life that ends before is followed by the next."""
+        """Return once the process was killed or paused at the site; if a life ends before that, the next one is
+        struck.
+        """
         while True:
             pid = self._supervisor.child(name).pid
             if pid:
@@ -50,8 +52,9 @@ class StrikingFaultFiles(FaultFiles):
 async def deliver_late_requests(folder: Path, api: Callable[[Identity], Api]) -> None:
     """Deliver the requests that their senders left in a folder, each when it is due, until cancelled.
 
-    A process that dies takes its connection with it, and what it had sent with that. What a scenario has arrive late
-    must arrive all the same, so it waits outside of all processes; its sender learns nothing of the answer.
+    A process that dies loses its connection, and with it the requests that it had sent. A request that a
+    scenario delays must arrive all the same, so it waits outside of all processes; its sender does not get
+    the response.
     """
 
     def left() -> Iterator[LateRequest]:

@@ -1,9 +1,10 @@
-"""Other switches for a mesh that runs in containers, for as long as an arm or a scenario wants them, and its own again.
+"""Switches of a mesh that runs in containers: set for an arm or a scenario, and restored afterwards.
 
-Every component reads a file in the volume `switches` besides what it was started with, and ends when the file changes
-(services/runtime/set_file.py); the engine starts the same container again, so nodes keep their slots. Only components
-whose switches change are touched. Who changes the file is on the host and has the engine's client (`EnginePlace`), or
-is in the mesh's network and has the volume (`VolumePlace`).
+Every component reads a file in the volume `switches` in addition to its command line, and exits when the
+file changes (services/runtime/set_file.py). The engine then starts the same container again, so nodes
+keep their slots. Only components whose switches change are touched. The file is changed either on the
+host with the engine's client (`EnginePlace`), or in the mesh's network with the volume mounted
+(`VolumePlace`).
 """
 
 import asyncio
@@ -35,24 +36,26 @@ Address = tuple[str, int]
 
 
 class Place(Protocol):
-    """Where the files are."""
+    """Interface of the place with the files."""
 
     def read(self) -> dict[str, str]:
         """Return the files' texts by component. Raises: MeshError."""
 
     async def put(self, texts: Mapping[str, str]) -> None:
-        """Write these files and return when each of their components works with what it says. Raises: MeshError."""
+        """Write these files; return when each of their components runs with its new switches. Raises: MeshError."""
 
 
 class MeshSwitches:
-    """What the components of one mesh have beyond what they were started with."""
+    """Switches of one mesh's components in addition to those that they were started with."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._current: dict[str, Words] = {}
 
     async def set(self, wanted: Mapping[str, Words]) -> None:
-        """Have every component have these switches beyond its own, and return when all work. Raises: MeshError."""
+        """Set these additional switches for all components; return when all of them run with theirs. Raises:
+        MeshError.
+        """
         found = {name: words_of(text) for name, text in (await asyncio.to_thread(self._place.read)).items()}
         texts = {
             name: ",".join(wanted.get(name, ())) for name in COMPONENTS if found.get(name, ()) != wanted.get(name, ())
@@ -65,16 +68,16 @@ class MeshSwitches:
                 await self._place.put(part)
 
     async def add(self, component: str, words: Sequence[str]) -> None:
-        """Have one component have these switches over those it has. Raises: MeshError."""
+        """Set more switches for one component, which override those it has. Raises: MeshError."""
         own = Switches.parse((*self._current.get(component, ()), *words)).assignments
         await self.set({**self._current, component: own})
 
     async def put_back(self) -> None:
-        """Have all components have their own switches alone. Raises: MeshError."""
+        """Remove the additional switches of all components. Raises: MeshError."""
         await self.set({})
 
     def check(self) -> None:
-        """Raises: MeshError when something else has changed the switches meanwhile."""
+        """Check that nothing else has changed the switches since. Raises: MeshError."""
         found = {name: words_of(text) for name, text in self._place.read().items()}
         for name in COMPONENTS:
             if (now := found.get(name, ())) != (then := self._current.get(name, ())):
@@ -89,8 +92,11 @@ def _listed(words: Words) -> str:
 
 
 def wanted_by(plan: MeshPlan, own: Words) -> dict[str, Words]:
-    """Return what a plan wants each component to have beyond the mesh's `own`; who reads no such switch is left out.
-    Raises: NotPossible for switches of a single process."""
+    """Return the switches that a plan needs for each component in addition to the mesh's `own`.
+
+    Components that read none of these switches are left out. Raises: NotPossible for switches of a single
+    process.
+    """
     for name, _ in plan.own_switches:
         if name not in COMPONENTS:
             raise NotPossible(
@@ -109,7 +115,7 @@ def wanted_by(plan: MeshPlan, own: Words) -> dict[str, Words]:
 
 
 class EnginePlace:
-    """The volume as the engine's client reaches it; containers are restarted by it."""
+    """The volume, accessed through the engine's client, which also restarts the containers."""
 
     def __init__(self, containers: Containers) -> None:
         self._containers = containers
@@ -119,8 +125,10 @@ class EnginePlace:
         return self._containers.texts(FOLDER)
 
     async def put(self, texts: Mapping[str, str]) -> None:
-        """Write, restart, and wait until the engine finds them healthy. A container that does not run is left alone: it
-        reads its file when it is started. Raises: MeshError."""
+        """Write the files, restart the containers, and wait until the engine reports them healthy.
+
+        A container that does not run is left alone: it reads its file when it starts. Raises: MeshError.
+        """
         await asyncio.to_thread(self._containers.write, FOLDER, texts)
         found = [
             each
@@ -144,8 +152,9 @@ class EnginePlace:
 
 
 class VolumePlace:
-    """The volume as a folder, in the network of the mesh. `addresses`: where the processes of a component have
-    `/configz`, none of those that do not run; `token`: of who may read it."""
+    """The volume as a folder, within the mesh's network. `addresses`: `/configz` addresses of a component's
+    running processes; `token`: of a user who may read it.
+    """
 
     def __init__(self, folder: Path, token: str, addresses: Callable[[str], list[Address]] | None = None) -> None:
         self._folder, self._token, self._addresses = folder, token, addresses or addresses_by_name
@@ -159,7 +168,9 @@ class VolumePlace:
             raise MeshError(f"{error.filename}: {error.strerror}") from None
 
     async def put(self, texts: Mapping[str, str]) -> None:
-        """Write, and wait until as many processes as there were say that they have it. Raises: MeshError."""
+        """Write the files, and wait until all processes that were running report the new switches. Raises:
+        MeshError.
+        """
         counts = {name: len(await asyncio.to_thread(self._addresses, name)) for name in texts}
         try:
             for name, text in texts.items():
@@ -203,7 +214,7 @@ def component_of(service: str) -> str:
 
 
 def addresses_by_name(component: str) -> list[Address]:
-    """Return where the containers of a component are, as the network's names have it."""
+    """Return the addresses of a component's containers, as the network's DNS resolves them."""
     found: list[Address] = []
     for service in ("apiserver", "apiserver-2") if component == "apiserver" else (component,):
         try:

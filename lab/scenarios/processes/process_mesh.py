@@ -1,7 +1,7 @@
 """The mesh as real processes on this machine, with the interface of the simulated one.
 
-Events are read from the processes' own files as they grow; what the auditor says of a run as
-processes it says from these lines alone.
+Events are read from the processes' own files as they grow; the auditor judges a run of processes from
+these lines alone.
 """
 
 import asyncio
@@ -31,23 +31,26 @@ from services.client.rpc import RpcTransport
 from services.runtime.components import component_of
 from services.runtime.config import MeshError
 from services.runtime.machine import disk_error
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import RealClock, seeded_random, write_atomically
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 from services.runtime.unix_sockets import UnixSockets
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 from services.telemetry.pieces import KEEP_ALL
 
 POLL_S = 0.5
 SETTLED_NS = 500_000_000
-"""Lines younger than this may still be overtaken by another process's, so they wait for the next poll."""
+"""Age in nanoseconds below which a line waits for the next poll, because another process's line may still
+precede it.
+"""
 CORRUPTION_S = 0.5
-"""How long a kubelet stays away whose files are being damaged."""
+"""Time for which a kubelet stays down while its files are corrupted, in seconds."""
 RESTART_S = 0.2
-"""How long a process that was ended on purpose stays away, unless the scenario says otherwise."""
+"""Default time for which a process that was ended on purpose stays down, in seconds."""
 
 
 class ProcessMesh:
-    """`Mesh` over a `Supervisor`. The data directory is removed at the end unless one was given."""
+    """`Mesh` on top of a `Supervisor`. The data directory is removed at the end unless one was given."""
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class ProcessMesh:
         return self._host_of[node]
 
     async def start(self) -> None:
-        """Start all processes and wait until every node is Ready; after an error or Ctrl-C nothing is left."""
+        """Start all processes and wait until every node is Ready; after an error or Ctrl-C everything is removed."""
         try:
             await self._supervisor.start()
             incarnation = new_incarnation(seeded_random(None))
@@ -122,7 +125,7 @@ class ProcessMesh:
             raise
 
     def api(self, identity: Identity) -> Api:
-        """Return the server as that identity reaches it; one connection an identity."""
+        """Return the API server as that identity reaches it; each identity has one connection."""
         if identity.user not in self._transports:
             try:
                 self._transports[identity.user] = self._supervisor.client_transport(identity.user)
@@ -131,24 +134,24 @@ class ProcessMesh:
         return self._transports[identity.user].api()
 
     def exit_codes(self, component: str) -> Sequence[int]:
-        """Return the exit codes of the process's lives; those that a signal ended are not among them."""
+        """Return the exit codes of the process's lives, except those that a signal ended."""
         return self._supervisor.child(self._name(component)).exit_codes
 
     async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
-        """Have an emulated device plugin do something. Raises: ValueError."""
+        """Make an emulated device plugin act. Raises: ValueError."""
         await command_plugin(UnixSockets(), str(self._supervisor.sockets_dir), node, resource, act, devices)
 
     async def command_driver(self, node: str, driver: str, act: str, words: tuple[str, ...]) -> None:
-        """Have an emulated DRA driver do something. Raises: ValueError."""
+        """Make an emulated DRA driver act. Raises: ValueError."""
         await command_driver(UnixSockets(), str(self._supervisor.sockets_dir), node, driver, act, words)
 
     @property
     def progress(self) -> Progress:
-        """How the observer, the administrator's client, learns how far it has seen."""
+        """Function with which the observer, the administrator's client, checks how far it has caught up."""
         return partial(newest_version, self.api(ADMIN), self._transports[ADMIN.user])
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
-        """SIGKILL one process; at a site it is the process itself that says when."""
+        """Send SIGKILL to one process; at a site, the process itself determines the moment."""
         name = self._name(component)
         self._report(name, {"what": "kill"})
         if site is None:
@@ -163,7 +166,7 @@ class ProcessMesh:
             self._supervisor.kill(name, number, down_s=down_s)
 
     async def restart(self, component: str, switches: Sequence[str] = ()) -> None:
-        """SIGTERM, and return when the successor, with these switches, is ready."""
+        """Send SIGTERM; return when the successor, with these switches, is ready."""
         name = self._name(component)
         self._report(name, {"what": "restart", **({"set": list(switches)} if switches else {})})
         try:
@@ -172,7 +175,7 @@ class ProcessMesh:
             raise NotPossible(str(error)) from None
 
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
-        """SIGSTOP, wait, SIGCONT."""
+        """Send SIGSTOP, wait, and send SIGCONT."""
         name = self._name(component)
         if site is None:
             self._send(name, signal.SIGSTOP)
@@ -186,7 +189,7 @@ class ProcessMesh:
             self._report(name, {})
 
     async def reboot(self, component: str, down_s: float) -> None:
-        """SIGKILL a kubelet host, and begin a new boot of its machine before it is back."""
+        """Send SIGKILL to a kubelet host, and start a new boot of its machine before it is back."""
         name = self._name(component)
         folder = self.data_dir / "kubelet" / name.partition("/")[2]
         if not folder.is_dir():
@@ -196,7 +199,7 @@ class ProcessMesh:
         write_atomically(folder / BOOT_FILE, f"{seeded_random(None).getrandbits(128):032x}".encode())
 
     async def corrupt(self, component: str, how: str, what: str) -> None:
-        """Kill the host, and damage its checkpoint or its runtime's record before it is back."""
+        """Kill the host, and corrupt its checkpoint or its runtime's record before it is back."""
         name = self._name(component)
         pid = self._supervisor.child(name).pid
         self._report(name, {"what": "corrupt", "how": how, "file": what})
@@ -212,7 +215,7 @@ class ProcessMesh:
                 write_atomically(folder / file, data)
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
-        """Set the faults of a process's way to the API server, or of one node's; without any, heal it."""
+        """Set the faults of the link between a process, or one node, and the API server; without any, heal it."""
         faults.check()
         faults.check_component(component)
         kind, _, node = component.partition("/")
@@ -229,13 +232,13 @@ class ProcessMesh:
         self._chaos.write("fault.inject" if what else "fault.heal", data={"target": target, **what})
 
     def set_clock(self, component: str, offset_s: float) -> None:
-        """Have the process's wall clock be off by so much."""
+        """Offset the process's wall clock."""
         name = self._name(component)
         self._report(f"clock/{name}", {"offset_s": offset_s} if offset_s else {})
         self._fault_files.set(name, wall_offset_s=offset_s)
 
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
-        """Have every sync of a kubelet's disk fail, or take so much longer. Raises: NotPossible for others."""
+        """Make every sync of a kubelet's disk fail, or take `slow_s` longer. Raises: NotPossible for others."""
         name = self._name(component)
         if component_of(name) != "kubelet":
             raise NotPossible(f"as processes only kubelets' disks can fail, not that of {name}; use the simulation")
@@ -244,7 +247,7 @@ class ProcessMesh:
         self._fault_files.set(name, disk_error=error, disk_slow_s=slow_s)
 
     def has_machine(self, node: str) -> bool:
-        """Whether a kubelet hosts the node."""
+        """Return whether a kubelet hosts the node."""
         return node in self._host_of
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:

@@ -1,1 +1,1 @@
-"""The scenario language: what a line may say, read and checked, and what each verb does."""
+"""The scenario language: the syntax of its lines, checked when they are read, and the action of each verb."""

@@ -1,4 +1,4 @@
-"""Blocks: text that stands inside a scenario instead of in a file beside it; YAML with its lines. Pure.
+"""Blocks: text inside a scenario, instead of a file beside it; YAML with its lines. Pure.
 
     apply <<EOF
     apiVersion: v1
@@ -6,7 +6,8 @@
     metadata: {name: settings}
     EOF
 
-A block begins on a line that ends with `<<WORD` and ends with a line that is WORD alone. Nothing in it is replaced.
+A block begins on a line that ends with `<<WORD` and ends with a line that is WORD alone. Nothing in it is
+substituted.
 """
 
 import re
@@ -30,19 +31,21 @@ _PART = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 
 @dataclass(frozen=True)
 class Block:
-    """Text with the place it has: `first_line` is the number of its first line in `source`."""
+    """A text and its place: `first_line` is the number of its first line in `source`."""
 
     source: str
     text: str
     first_line: int = 1
 
     def place(self, line: int) -> str:
-        """Return how an error names a line of the block's own, from 0."""
+        """Return the place of a line as an error names it; lines of the block count from 0."""
         return f"{self.source}:{self.first_line + line}"
 
 
 def opening(line: str) -> tuple[str, str]:
-    """Return the line without `<<WORD` and the word that ends its block, "" when it opens none. Raises: ValueError."""
+    """Return the line without `<<WORD`, and the word that ends its block; the word is empty if no block opens.
+    Raises: ValueError.
+    """
     match = _OPENS.search(line)
     if match is None:
         return line, ""
@@ -50,7 +53,7 @@ def opening(line: str) -> tuple[str, str]:
 
 
 def closing(lines: list[str], start: int, word: str) -> int:
-    """Return which of the lines from `start` on ends the block. Raises: ValueError when none does."""
+    """Return the number of the line, from `start` on, that ends the block. Raises: ValueError when none does."""
     for number in range(start, len(lines)):
         if lines[number].strip() == word:
             return number
@@ -66,19 +69,19 @@ class Part:
     lines: Mapping[str, int]
 
     def line_of(self, path: str) -> int:
-        """Return the line of a field, or of the nearest one above it that is there."""
+        """Return the line of a field, or of its nearest existing ancestor."""
         parts = _parts(path)
         while parts and _joined(parts) not in self.lines:
             parts.pop()
         return self.lines.get(_joined(parts), 0)
 
     def place(self, path: str = "") -> str:
-        """Return how an error names a field of it: `t.txt:17`."""
+        """Return the place of a field as an error names it: `t.txt:17`."""
         return self.block.place(self.line_of(path))
 
     @property
     def name(self) -> str:
-        """Return how an error names the object: `ConfigMap settings`."""
+        """Object as an error names it: `ConfigMap settings`."""
         if not isinstance(self.document, Mapping):
             return "the object"
         metadata = self.document.get("metadata")
@@ -99,7 +102,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def parts_of(block: Block) -> Iterator[Part]:
-    """Yield the YAML documents of a block, empty ones left out. Raises: BlockError with the line."""
+    """Yield the YAML documents of a block, except empty ones. Raises: BlockError with the line."""
     try:
         found = list(yaml_text.load_located(block.text))
     except yaml_text.YamlError as error:
@@ -110,8 +113,9 @@ def parts_of(block: Block) -> Iterator[Part]:
 
 
 def objects_of(block: Block) -> Iterator[tuple[Part, Resource]]:
-    """Yield the Kubernetes objects of a block with their resources; those of a List one by one, as `kubectl` takes it.
-    Raises: BlockError naming line, object and field."""
+    """Yield the Kubernetes objects of a block with their resources; a List is expanded, as by `kubectl`. Raises:
+    BlockError naming line, object and field.
+    """
     for part in parts_of(block):
         for each in _members(part):
             yield each, _checked(each)
@@ -188,7 +192,7 @@ _MENTIONED = re.compile(r"[A-Za-z][\w-]*(?:\[\d+\]|\.[\w-]+)*")
 
 
 def located(block: Block, error: Exception) -> BlockError:
-    """Return what a reader of the block's text says of it, with the line of the first field that it names."""
+    """Return the error for a reader of the block's text, with the line of the first field that it names."""
     try:
         parts = list(parts_of(block))
     except BlockError as malformed:

@@ -1,4 +1,4 @@
-"""The state of a scenario that runs, what all verbs share, and how a function becomes a verb."""
+"""The state of a running scenario, which all verbs share, and the decorator that makes a function a verb."""
 
 import asyncio
 import re
@@ -18,38 +18,40 @@ from services.client.client import Client
 
 
 class Freshness(Protocol):
-    """What keeps the observer as new as what is judged from it (`lab.scenarios.freshness`)."""
+    """Interface that keeps the observer's view fresh enough for each judgement (`lab.scenarios.freshness`)."""
 
     async def reach(self, resources: Sequence[str], limit_s: float = ...) -> bool:
-        """Return whether the observer has seen of these resources what the store has now."""
+        """Wait until the observer has the store's current version of these resources; return whether it did within
+        `limit_s`.
+        """
 
     def note_late(self, resources: Sequence[str], line: str) -> None:
-        """Have the result say that a line was judged although the last `reach` had failed."""
+        """Record in the result that a line was judged although the last `reach` had failed."""
 
 
 @dataclass
 class ScenarioContext:
-    """The state of a scenario that runs. `remembered`: names given by `remember`, used as `$name`."""
+    """The state of a running scenario. `remembered`: values stored by `remember`, used as `$name`."""
 
     mesh: Mesh
     client: Client
     observer: Observer
     scenario: Scenario
     chance: Random
-    """Names requests. A mesh remembers those of earlier runs, so it differs between runs of one mesh."""
+    """Random numbers for request ids. A mesh remembers ids of earlier runs, so it differs between runs of one mesh."""
     freshness: Freshness
     remembered: dict[str, str] = field(default_factory=dict)
     answers: list[tuple[Step, bool, str]] = field(default_factory=list)
     background: list[asyncio.Task[None]] = field(default_factory=list)
     playing: list[tuple[Step, asyncio.Task[Played]]] = field(default_factory=list)
-    """Recordings that are played beside other lines."""
+    """Recordings that are played concurrently with other lines."""
     planned: list[tuple[Step, asyncio.Task[None]]] = field(default_factory=list)
-    """Faults that wait for their moment; a scenario in which one never came did not run as written."""
+    """Faults that wait for their site; if one never comes, the scenario did not run as written."""
 
 
 Perform = Callable[[ScenarioContext, Step], Coroutine[None, None, None]]
 Check = Callable[[Scenario, Step], None]
-"""Raises ValueError for a mistake of a line that can be seen before anything starts."""
+"""Check of a line before anything starts. Raises ValueError for a mistake."""
 
 
 async def _nothing(context: ScenarioContext, step: Step) -> None:
@@ -58,14 +60,14 @@ async def _nothing(context: ScenarioContext, step: Step) -> None:
 
 @dataclass(frozen=True)
 class Verb(Declaration):
-    """An act: what its line may say, what it does, and what is looked at before anything starts."""
+    """An act: the syntax of its line, its action, and its check before anything starts."""
 
     perform: Perform = _nothing
     check: Check | None = None
 
 
 def verb(topic: str, *arguments: Argument, name: str = "", **declared: Any) -> Callable[[Perform], Verb]:
-    """Have a function be the verb of its name; its docstring is what the reference says.
+    """Make a function the verb of its name; its docstring is the text of the reference.
 
     `declared` are the fields of `Verb`: options, others, text, block, form, check.
     """
@@ -79,12 +81,12 @@ def verb(topic: str, *arguments: Argument, name: str = "", **declared: Any) -> C
 
 
 def verbs_in(module: dict[str, Any]) -> dict[str, Verb]:
-    """Return the verbs that a module has made, by name, in their order."""
+    """Return the verbs defined in a module, by name, in their order."""
     return {each.name: each for each in module.values() if isinstance(each, Verb)}
 
 
 def beside(scenario: Scenario, name: str) -> Path:
-    """Return the path of a file beside the scenario. Raises: ValueError when it lies elsewhere."""
+    """Return the path of a file beside the scenario. Raises: ValueError if it is outside the scenario's folder."""
     folder = Path(scenario.path).parent
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
@@ -93,7 +95,7 @@ def beside(scenario: Scenario, name: str) -> Path:
 
 
 def file_of(scenario: Scenario, name: str) -> Block:
-    """Return a file that stands inside the scenario, or beside it. Raises: ValueError when there is none."""
+    """Return a file from inside the scenario, or from beside it. Raises: ValueError when there is none."""
     if (inside := scenario.files.get(scenario.beside(name))) is not None:
         return inside
     path = beside(scenario, name)
@@ -105,7 +107,7 @@ def file_of(scenario: Scenario, name: str) -> Block:
 
 
 def substitute(context: ScenarioContext, text: str) -> str:
-    """Return the text with `$name` replaced by what was remembered. Raises: ValueError."""
+    """Return the text with each `$name` replaced by its remembered value. Raises: ValueError."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in context.remembered:

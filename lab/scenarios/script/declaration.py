@@ -1,7 +1,8 @@
-"""What a line of a scenario may say: its words and options, declared once and read by that. Pure.
+"""Declarations of a scenario's lines: the words and options of each, declared once and parsed accordingly.
+Pure.
 
-A verb, a setting and a form of `expect` are a `Declaration` each. The parser reads a line by its declaration, so an
-option that is not declared never reaches what performs the line.
+Each verb, setting and form of `expect` is a `Declaration`. The parser reads a line by its declaration, so
+an undeclared option never reaches the code that performs the line.
 """
 
 import itertools
@@ -21,8 +22,11 @@ _COUNTS: Mapping[str, tuple[int, int | None]] = {"one": (1, 1), "optional": (0, 
 
 @dataclass(frozen=True)
 class Option:
-    """A `name=value` word. `default`: the text that a line without the option means; None: what `otherwise` says, and
-    nothing is read. `field`: the field of the object that it sets, where there is one."""
+    """A `name=value` word. `default`: the text that applies if the option is missing; None: `otherwise`
+    describes what applies, and the value is None.
+
+    `field`: the field of the object that it sets, if any.
+    """
 
     name: str
     type: ValueType
@@ -33,7 +37,7 @@ class Option:
     is_required: bool = False
 
     def read(self, text: str) -> Any:
-        """Return the value. Raises: ValueError naming the option, its text and what is wanted."""
+        """Parse the value. Raises: ValueError naming the option, its text and what is wanted."""
         try:
             if not text:
                 raise ValueError(f"want {self.name}={self.type.name}")
@@ -45,7 +49,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Argument:
-    """A word by its place. `count`: one, optional, some (at least one) or any."""
+    """A positional word. `count`: one, optional, some (at least one) or any."""
 
     name: str
     meaning: str
@@ -54,11 +58,11 @@ class Argument:
 
     @property
     def usage(self) -> str:
-        """How a usage line writes it."""
+        """Form of the argument in a usage line."""
         return {"one": "{}", "optional": "[{}]", "some": "{} …", "any": "[{} …]"}[self.count].format(self.name)
 
     def read(self, text: str) -> Any:
-        """Return the value of a word. Raises: ValueError with the word and what is wanted."""
+        """Parse the value of a word. Raises: ValueError with the word and what is wanted."""
         if self.type is None:
             return text
         try:
@@ -70,8 +74,11 @@ class Argument:
 
 @dataclass(frozen=True)
 class Words:
-    """What a line says after its first word. `values`: by the names of options and arguments, read by their types,
-    defaults included; `body`: the text after the arguments where the declaration takes text."""
+    """Content of a line after its first word.
+
+    `values`: parsed values by the names of options and arguments, defaults included; `body`: the text after
+    the arguments where the declaration takes text.
+    """
 
     args: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
@@ -81,11 +88,12 @@ class Words:
 
 @dataclass(frozen=True)
 class Declaration:
-    """One verb, setting or form of `expect`: what its line may say.
+    """Syntax of one verb, setting or form of `expect`.
 
-    `topic` groups it in the reference, `meaning` is one line, `notes` what else there is to know. `others`: options of
-    any name, such as labels. `text`: what follows the arguments is one text, unsplit. `block`: what a block of the line
-    has in it, when it may have one (`blocks.py`); it stands for the argument of that name, which is a file otherwise.
+    `topic` groups it in the reference; `meaning` is one line; `notes` is further explanation. `others`:
+    options of any name, such as labels. `text`: the rest after the arguments is one text, unsplit. `block`:
+    the content of a block of the line, where one is allowed (`blocks.py`); the block replaces the argument
+    FILE.
     """
 
     name: str
@@ -98,16 +106,16 @@ class Declaration:
     text: Argument | None = None
     block: str = ""
     form: str = ""
-    """The usage line, where it is more than arguments and options say."""
+    """Usage line, where arguments and options do not express it."""
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """Whole scenarios that hold: `examples/NAME.txt` beside this module, then `NAME-2.txt` and so on."""
+        """Complete scenarios that pass: `examples/NAME.txt` beside this module, then `NAME-2.txt` and so on."""
         return _examples_of(self.name)
 
     @property
     def usage(self) -> str:
-        """Return the line's form, options in brackets unless they have to be given."""
+        """Form of the line, with optional options in brackets."""
         if self.form:
             return self.form
         words = [self.name, *(argument.usage for argument in self.arguments)]
@@ -119,7 +127,7 @@ class Declaration:
 
     @property
     def short_usage(self) -> str:
-        """Return the usage with all options that may be left out as one word."""
+        """Usage in which all optional options are one word."""
         shortened = [option for option in self.options if not option.is_required]
         if self.form or len(shortened) < 5:
             return self.usage
@@ -127,7 +135,7 @@ class Declaration:
         return " ".join([self.name, *(argument.usage for argument in self.arguments), *needed, "[OPTION=VALUE …]"])
 
     def read(self, rest: str, *, has_block: bool = False) -> Words:
-        """Return what the text after the first word says. Raises: ValueError."""
+        """Parse the text after the first word. Raises: ValueError."""
         if self.text is not None:
             return self._read_text(rest)
         args, options = split(rest)
@@ -190,7 +198,7 @@ def _examples_of(name: str) -> tuple[str, ...]:
 
 
 FILE = "FILE"
-"""The argument in whose place a block may stand."""
+"""Name of the argument that a block may replace."""
 
 
 def split(rest: str) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -209,7 +217,7 @@ def split(rest: str) -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 def check_known(options: Iterable[str], known: Iterable[Option], what: str) -> None:
-    """Raise ValueError for the first option that is not known, with those that are."""
+    """Raise ValueError for the first unknown option; the message lists the known ones."""
     names = sorted(option.name for option in known)
     for name in options:
         if name not in names:
@@ -218,7 +226,7 @@ def check_known(options: Iterable[str], known: Iterable[Option], what: str) -> N
 
 
 def read_options(options: Mapping[str, str], declared: Iterable[Option], what: str) -> dict[str, Any]:
-    """Return every declared option's value, None where it is neither given nor has a default. Raises: ValueError."""
+    """Return every declared option's value; None where it is neither given nor has a default. Raises: ValueError."""
     values: dict[str, Any] = {}
     for option in declared:
         if option.name in options:
@@ -231,7 +239,7 @@ def read_options(options: Mapping[str, str], declared: Iterable[Option], what: s
 
 
 def fields(values: Mapping[str, Any], table: Iterable[Option]) -> dict[str, Any]:
-    """Return what the options set, in the table's order; lists of options that set the same field are joined."""
+    """Return the fields that the options set, in the table's order; lists of options for the same field are joined."""
     made: dict[str, Any] = {}
     for option in table:
         value, name = values.get(option.name), option.field.rpartition(".")[2]
@@ -241,13 +249,13 @@ def fields(values: Mapping[str, Any], table: Iterable[Option]) -> dict[str, Any]
 
 
 def explained(text: str | None) -> tuple[str, str]:
-    """Return the meaning and the notes that a docstring is: its first paragraph, and the rest."""
+    """Split a docstring into meaning and notes: its first paragraph, and the rest."""
     head, _, rest = (text or "").strip().partition("\n\n")
     return " ".join(head.split()), "\n\n".join(" ".join(part.split()) for part in rest.split("\n\n")).strip()
 
 
 def by_topic(declarations: Iterable[Declaration], topics: Sequence[str]) -> Iterator[tuple[str, list[Declaration]]]:
-    """Yield each topic with its declarations, topics in that order."""
+    """Yield each topic with its declarations, in the order of `topics`."""
     found = list(declarations)
     for topic in topics:
         if members := [each for each in found if each.topic == topic]:

@@ -1,8 +1,10 @@
-"""DRA drivers of a scenario's nodes, and whether the API server would take what they publish. Pure but for reading.
+"""DRA drivers of a scenario's nodes, and a check that the API server would accept what they publish. Pure
+but for reading.
 
     nodes n1..n2 cpu=16 drivers=cards.yaml:prepare=2+nic.example.com:4
 
-A driver is `NAME:DEVICES`, or a file beside the scenario as `keplab dra-driver --config` takes it; options win over it.
+A driver is `NAME:DEVICES`, or a file beside the scenario as `keplab dra-driver --config` takes it;
+options override the file.
 """
 
 from collections.abc import Mapping
@@ -23,8 +25,11 @@ _LEAD = f'{_SLICE} in version "v1" cannot be handled as a {_SLICE}: '
 
 
 def drivers_beside(declared: NodeLine, scenario: Scenario) -> Document:
-    """Return the drivers that the option `drivers=` names, as a node definition lists them; nothing when all are short.
-    Raises: ValueError, BlockError for one that stands inside the scenario."""
+    """Return the drivers that the option `drivers=` names, as a node definition lists them; empty if all are in
+    the short form.
+
+    Raises: ValueError, BlockError for a file inside the scenario.
+    """
     text = declared.options.get("drivers", "")
     names = [each.partition(":")[0] for each in text.split("+")]
     if not any(name.endswith(SUFFIXES) for name in names):
@@ -61,8 +66,9 @@ def _check_pools(definition: DriverDefinition, names: tuple[str, ...]) -> None:
 
 
 def check_published(definition: DriverDefinition) -> None:
-    """Raise ValueError for the first thing that the API server would refuse of what the driver publishes, in upstream's
-    words and with the definition's own paths."""
+    """Raise ValueError for the first part of the driver's slices that the API server would refuse, in upstream's
+    words and with the definition's own paths.
+    """
     for pool in definition.all_pools("node"):
         where = "" if pool.name == "node" else f"pool {pool.name!r}: "
         base: Document = {

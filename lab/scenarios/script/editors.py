@@ -1,8 +1,8 @@
-"""What editors complete and colour scenarios by, made of the language's declarations. Pure.
+"""Files for completion and colours in editors, generated from the language's declarations. Pure.
 
-A folder that VS Code takes as an extension: a TextMate grammar, which Sublime Text, JetBrains' editors and `bat` read
-as well, snippets with every verb, setting, expectation and option, and JSON schemas of files that stand beside
-scenarios: node definitions and emulated DRA drivers.
+They form a folder that VS Code accepts as an extension: a TextMate grammar, which Sublime Text,
+JetBrains' editors and `bat` read as well; snippets for every verb, setting, expectation and option; and
+JSON schemas of files beside scenarios: node definitions and emulated DRA drivers.
 """
 
 import json
@@ -28,7 +28,7 @@ _MODES: Final = ("within", "for", "always")
 
 
 def files(settings: Mapping[str, Declaration], verbs: Mapping[str, Declaration], version: str) -> dict[str, str]:
-    """Return the folder's files by path. `version`: the product's."""
+    """Return the folder's files by path. `version`: of the product."""
     documents = {
         "package.json": _package(version),
         "language-configuration.json": {"comments": {"lineComment": "#"}, "autoClosingPairs": [['"', '"'], ["{", "}"]]},
@@ -84,7 +84,7 @@ def _any_of(words: Iterable[str]) -> str:
 
 
 def grammar(settings: Mapping[str, Declaration], verbs: Mapping[str, Declaration]) -> dict[str, Any]:
-    """Return a TextMate grammar. Its expressions are such that Oniguruma and Python's `re` both read them."""
+    """Return a TextMate grammar. Its expressions are valid for both Oniguruma and Python's `re`."""
     everything = {**settings, **verbs}
     with_block = [name for name, each in everything.items() if each.block]
     options = {option.name for each in everything.values() for option in each.options}
@@ -143,7 +143,7 @@ def _line(scope: str, names: Iterable[str], words: list[dict[str, Any]]) -> dict
 
 
 def snippets(everything: Mapping[str, Declaration]) -> dict[str, Any]:
-    """Return VS Code's snippets: a line for everything that a line may be, and a word for every option."""
+    """Return VS Code's snippets: one for every kind of line, and one for every option."""
     found: dict[str, Any] = {}
     for name, declared in everything.items():
         found[name] = {"prefix": name, "body": _body(name, declared), "description": plain(declared.meaning)}

@@ -1,10 +1,10 @@
-"""What must be so: one sentence of a scenario, parsed and judged over what is stored.
+"""Expectations: sentences of a scenario, parsed and judged against the stored objects.
 
     expect [within 5s | always | for 30s] count RESOURCE [FILTER…] OP NUMBER
     expect [within 5s | always | for 30s] each RESOURCE [FILTER…] PATH OP VALUE
     expect [within 5s | always | for 30s] created RESOURCE [name=GLOB] OP NUMBER
 
-FORMS, MODES, OPERATORS and PATHS below say what each means, and are what a line is read by. Pure.
+FORMS, MODES, OPERATORS and PATHS below define each part, and lines are parsed by them. Pure.
 """
 
 import fnmatch
@@ -24,7 +24,7 @@ from services.kwok.definitions import resources as kwok_resources
 
 TOPIC: Final = "Expectations"
 _DOT = re.compile(r"\.(?![^\[]*\])")
-"""A dot that is in no brackets."""
+"""A dot outside of brackets."""
 _OPS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -80,15 +80,15 @@ FORMS: Final[Mapping[str, Declaration]] = {
         ),
     )
 }
-"""What an expectation may be about. Each line is `expect`, a mode and one of these."""
+"""Forms of an expectation. Each line is `expect`, a mode and one of these."""
 USAGE: Final = "expect [within T | for T | always] count|each|created RESOURCE … OP VALUE"
 
 
 class World(Protocol):
-    """What an expectation is judged over."""
+    """The objects that an expectation is judged against."""
 
     def documents(self, resource: str) -> Iterable[Document]:
-        """Return what is stored now of a resource (wire name)."""
+        """Return the stored objects of a resource (wire name)."""
 
     def created(self, resource: str) -> Iterable[str]:
         """Return the names of all objects ever created of a resource, repeats included."""
@@ -96,23 +96,23 @@ class World(Protocol):
 
 @dataclass(frozen=True)
 class Filter:
-    """`path` has one of the values (globs)."""
+    """Condition that `path` has one of the values (globs)."""
 
     path: str
     values: tuple[str, ...]
 
     def matches(self, document: Document) -> bool:
-        """Whether the document passes."""
+        """Return whether the document passes."""
         return self.accepts(_text(lookup(document, self.path)))
 
     def accepts(self, text: str) -> bool:
-        """Whether one of the values is this text."""
+        """Return whether one of the values matches this text."""
         return any(fnmatch.fnmatchcase(text, value) for value in self.values)
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """`mode`: now, within, for or always. `what`: count, each or created."""
+    """A parsed expectation. `mode`: now, within, for or always. `what`: count, each or created."""
 
     text: str
     mode: str
@@ -125,20 +125,22 @@ class Expectation:
     value: str
 
     def judge(self, world: World) -> tuple[bool, str]:
-        """Return whether it holds and what was seen."""
+        """Return whether it holds, and what was found."""
         return Judging(self, world).judge()
 
 
 class Judging:
-    """One expectation judged over one world, again and again: an object that has not changed is not looked at again.
-    Invariant: of every uid, what `passed` says is of the very document it holds."""
+    """Repeated judgement of one expectation over one world; an unchanged object is not examined again.
+
+    Invariant: for every uid, the result in `passed` belongs to the document stored with it.
+    """
 
     def __init__(self, expectation: Expectation, world: World) -> None:
         self._expectation, self._world = expectation, world
         self._passed: dict[str, tuple[Document, bool]] = {}
 
     def judge(self) -> tuple[bool, str]:
-        """Return whether it holds now and what was seen."""
+        """Return whether it holds now, and what was found."""
         wanted = self._expectation
         if wanted.what == "created":
             names = self._world.created(wanted.resource)
@@ -185,10 +187,10 @@ def compare(seen: str, op: str, wanted: str) -> bool:
 
 
 def lookup(document: Any, path: str) -> Any:
-    """Follow a dotted path; `conditions[Ready].status` picks a list member by type or name, `[0]` by place.
+    """Follow a dotted path; `conditions[Ready].status` picks a list member by type or name, `[0]` by index.
 
-    In a map `[KEY]` is a key that has dots of its own: `status.allocatable[example.com/gpu]`.
-    `label.KEY` and `annotation.KEY` take the rest of the path as one key.
+    In a map, `[KEY]` is a key that contains dots: `status.allocatable[example.com/gpu]`. `label.KEY` and
+    `annotation.KEY` take the rest of the path as one key.
     """
     if path not in document:  # an Event has a reason of its own
         path = _SHORT.get(path, path)
@@ -227,7 +229,7 @@ def resource_named(name: str) -> Resource | None:
 
 
 def parse_expectation(text: str) -> Expectation:
-    """Return the expectation. Raises: ValueError saying what was expected where."""
+    """Parse an expectation. Raises: ValueError saying what was expected where."""
     words = words_of(text)
     mode, seconds = "now", 0.0
     if words and words[0] in ("within", "for"):
@@ -271,7 +273,7 @@ def parse_expectation(text: str) -> Expectation:
 
 
 def check_path(resource: Resource, path: str) -> None:
-    """Raise ValueError for a path that no object of the resource can have: an expectation about it says nothing."""
+    """Raise ValueError for a path that no object of the resource can have: such an expectation is meaningless."""
     if path in _SHORT or path.startswith(("label.", "annotation.")):
         return
     shape, above = shape_of(resource.api_version, resource.kind), ""
@@ -287,6 +289,6 @@ def check_path(resource: Resource, path: str) -> None:
 
 
 def no_resource(name: str) -> str:
-    """Return that there is no resource of that name, and which is near."""
+    """Return the message that there is no resource of that name, with similar names."""
     known = [word for each in resources().values() for word in (each.name, each.plural, each.singular)]
     return f"no resource is called {name!r}{suggestion(name, known)}; there are: {', '.join(resources())}"

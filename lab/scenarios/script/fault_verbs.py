@@ -1,7 +1,7 @@
-"""What a scenario may break: processes, links, disks, clocks, and the machines that nodes are. One function a verb.
+"""Verbs for faults: of processes, links, disks, clocks, and the machines of nodes. One function per verb.
 
-Names of components may be globs, and `node/n1..n3` names the ways of single nodes. What is broken of a component is
-healed by the same verb without options, what is wrong with a node by `heal`.
+Names of components may be globs, and `node/n1..n3` names the links of single nodes. A component's fault
+is healed by the same verb without options, a node's fault by `heal`.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ STARVED_PERIOD_S = 0.5
 LOOK_S = 0.05
 
 _Work = Callable[[str], Coroutine[None, None, None]]
-"""What is done to a component."""
+"""Action on one component."""
 _COMPONENT = Argument("COMPONENT", "a component, a process or a glob: scheduler, kubelet/n1, *")
 _NODE = Argument("NODE", "a node")
 _DOWN = Option("down", DURATION, "for how long at least it is away", otherwise="its supervisor's back-off")
@@ -110,11 +110,11 @@ def _site(step: Step) -> Site | None:
 
 @verb(TOPIC, _COMPONENT, options=(_DOWN, _AT, _COUNT), check=_check_site)
 async def kill(context: ScenarioContext, step: Step) -> None:
-    """SIGKILL a component; its supervisor brings it back, not before `down`.
+    """Send SIGKILL to a component; its supervisor restarts it, but not before `down`.
 
-    A glob kills all that match in one instant: `kill *` is a power cut. With `at` the scenario goes on, and the
-    component dies at its N-th passing of an event of its log or of `before:` or `after:` a call; a scenario in which
-    that never comes has failed.
+    A glob kills all matching components in one instant: `kill *` is a power cut. With `at` the scenario goes
+    on, and the component dies at the N-th occurrence of an event of its log, or of `before:` or `after:` a
+    call. A scenario in which that never occurs has failed.
     """
     site = _site(step)
     perform = _all if site is None else _meanwhile
@@ -139,10 +139,11 @@ def _check_restart(scenario: Scenario, step: Step) -> None:
     check=_check_restart,
 )
 async def restart(context: ScenarioContext, step: Step) -> None:
-    """SIGTERM a component; the scenario goes on when its successor is ready.
+    """Send SIGTERM to a component; the scenario goes on when its successor is ready.
 
-    What follows `with` that process has from now on, over what the scenario sets for all, until it is restarted with
-    another value: so a feature gate goes off and on again in one component.
+    Switches after `with` apply to that process from now on and override those that the scenario sets for all,
+    until it is restarted with another value. So a feature gate can be turned off and on again in one
+    component.
     """
     switches = tuple(f"{name}={value}" for name, value in step.options.items())
     names = _components(context, replace(step, args=step.args[:1]))
@@ -162,7 +163,7 @@ async def pause(context: ScenarioContext, step: Step) -> None:
 
 @verb(TOPIC, _COMPONENT, options=(Option("down", DURATION, "how long it is off", default="0s"),))
 async def reboot(context: ScenarioContext, step: Step) -> None:
-    """Crash and boot a kubelet's machine: what ran on its nodes is gone."""
+    """Crash and boot the machine of a kubelet: everything that ran on its nodes is gone."""
     await _all(context, step, lambda name: context.mesh.reboot(name, step.values["down"]))
 
 
@@ -175,9 +176,9 @@ async def reboot(context: ScenarioContext, step: Step) -> None:
     ),
 )
 async def corrupt(context: ScenarioContext, step: Step) -> None:
-    """Kill a kubelet and damage a file of its machine before it is back.
+    """Kill a kubelet and corrupt a file of its machine before it is back.
 
-    The checkpoint is what the kubelet decided about its pods; the runtime's record is what runs.
+    The checkpoint holds the kubelet's decisions about its pods; the runtime's record holds what runs.
     """
     how, what = step.values["how"], step.values["what"]
     await _all(context, step, lambda name: context.mesh.corrupt(name, how, what))
@@ -206,10 +207,11 @@ def _late(text: str) -> dict[str, float]:
     check=lambda scenario, step: _check_link(step),
 )
 async def link(context: ScenarioContext, step: Step) -> None:
-    """Have the way between a component and the API server lose, delay or repeat messages; without options: heal it.
+    """Make the link between a component and the API server lose, delay or repeat messages; without options: heal
+    it.
 
-    `link node/n1 …` is about that node alone, whatever process it shares with others. Calls that are `late` arrive even
-    if the kubelet is dead by then.
+    `link node/n1 …` affects that node alone, even if it shares its process with others. Calls that are `late`
+    arrive even if the kubelet is dead by then.
     """
     faults = _faults(step)
     for name in _components(context, step):
@@ -237,7 +239,7 @@ def _check_link(step: Step) -> None:
 
 @verb(TOPIC, _COMPONENT, options=(Option("by", OFFSET, "how far it is ahead", default="0s"),))
 async def clock(context: ScenarioContext, step: Step) -> None:
-    """Have a component's wall clock be off from now on; without options: heal it."""
+    """Offset a component's wall clock from now on; without options: heal it."""
     for name in _components(context, step):
         context.mesh.set_clock(name, step.values["by"])
 
@@ -251,7 +253,7 @@ async def clock(context: ScenarioContext, step: Step) -> None:
     ),
 )
 async def disk(context: ScenarioContext, step: Step) -> None:
-    """Have a component's syncs fail, or take longer; without options: heal it."""
+    """Make a component's syncs fail, or take longer; without options: heal it."""
     for name in _components(context, step):
         context.mesh.set_disk(name, step.values["error"] or "", step.values["slow"])
 
@@ -265,7 +267,7 @@ async def disk(context: ScenarioContext, step: Step) -> None:
     ),
 )
 async def starve(context: ScenarioContext, step: Step) -> None:
-    """Have a component run for a share of every half second; the scenario goes on."""
+    """Let a component run for only a share of every half second; the scenario goes on."""
     share, duration_s = step.values["share"], step.values["for"]
 
     async def work(name: str) -> None:
@@ -285,7 +287,7 @@ async def starve(context: ScenarioContext, step: Step) -> None:
     ),
 )
 async def ended(context: ScenarioContext, step: Step) -> None:
-    """Expect that a component ends by itself, or once has, with that exit code."""
+    """Expect that a component ends by itself, or has ended once, with that exit code."""
     name, code = substitute(context, step.args[0]), step.values["code"]
     limit = context.observer.now_s + step.values["limit"]
     while code not in (codes := context.mesh.exit_codes(name)) and context.observer.now_s < limit:  # noqa: ASYNC110
@@ -317,7 +319,7 @@ def _check_static_pod(scenario: Scenario, step: Step) -> None:
     check=_check_static_pod,
 )
 async def static_pod(context: ScenarioContext, step: Step) -> None:
-    """Put a static pod's manifest on a node, in place of an earlier one of its name, or take it away."""
+    """Put a static pod's manifest on a node, replacing an earlier one of its name, or remove it."""
     node, *words = step.args
     block = step.block
     if block is None and len(words) == 1:
@@ -333,35 +335,35 @@ def _check_fault(scenario: Scenario, step: Step) -> None:
 
 @verb(OF_NODES, _NODE, text=Argument("CLAUSES", "what is wrong, several with `;`"), check=_check_fault)
 async def fault(context: ScenarioContext, step: Step) -> None:
-    """Have something be wrong with a node from now on, until `heal NODE`.
+    """Inject a fault into a node, until `heal NODE`.
 
-    Clauses: `runtime down [for D]`, `network down [for D]`, `pleg stuck [for D]`, `events broken [N times]`, and
-    `STAGE fails [N times] [for D] [chance 0..1]` of a stage of a pod's start (docs/how-to/faults.md).
+    Clauses: `runtime down [for D]`, `network down [for D]`, `pleg stuck [for D]`, `events broken [N times]`,
+    and `STAGE fails [N times] [for D] [chance 0..1]` for a stage of a pod's start (docs/how-to/faults.md).
     """
     await context.mesh.put_file(step.args[0], FAULTS, step.body.encode())
 
 
 @verb(OF_NODES, _NODE)
 async def heal(context: ScenarioContext, step: Step) -> None:
-    """Have nothing be wrong with a node any more, apart from what its definition says."""
+    """Heal all faults of a node, except those in its definition."""
     await context.mesh.put_file(step.args[0], FAULTS, None)
 
 
 @verb(OF_NODES, _NODE)
 async def shutdown(context: ScenarioContext, step: Step) -> None:
-    """Shut a node down: its pods are ended in good order if its definition gives them time; then it is off."""
+    """Shut a node down: its pods end gracefully if its definition gives them time; then it is off."""
     await context.mesh.put_file(step.args[0], POWER, b"shutdown")
 
 
 @verb(OF_NODES, _NODE)
 async def poweroff(context: ScenarioContext, step: Step) -> None:
-    """Have a node be without power from now on."""
+    """Cut a node's power from now on."""
     await context.mesh.put_file(step.args[0], POWER, b"off")
 
 
 @verb(OF_NODES, _NODE)
 async def boot(context: ScenarioContext, step: Step) -> None:
-    """Boot a node, whether or not it was off; what ran is gone."""
+    """Boot a node, whether or not it was off; everything that ran is gone."""
     await context.mesh.put_file(step.args[0], POWER, f"on {step.line}".encode())
 
 
@@ -383,10 +385,10 @@ def _check_capacity(scenario: Scenario, step: Step) -> None:
     check=_check_capacity,
 )
 async def capacity(context: ScenarioContext, step: Step) -> None:
-    """Have a node's machine have other resources from now on, within a second, while it runs.
+    """Change the resources of a node's machine while it runs, effective within a second.
 
-    What is not given is as the node was defined. What runs stays. Nodes that hand out single CPUs or their memory
-    cannot.
+    Resources that are not given are as the node was defined. Running pods stay. Nodes that allocate single
+    CPUs or their memory exclusively do not support it.
     """
     said = {
         "ephemeralStorage" if name == "disk" else name: value

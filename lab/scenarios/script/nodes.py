@@ -1,4 +1,4 @@
-"""Node definitions from the words of a scenario's node line. Pure."""
+"""Node definitions from the options of a scenario's `nodes` line. Pure."""
 
 import re
 from collections.abc import Callable, Mapping

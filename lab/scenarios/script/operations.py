@@ -1,8 +1,9 @@
-"""Scenarios as kube-scheduler-simulator's KEP-140 writes them: operations in steps, and what a run says of them. Pure.
+"""Scenarios in the format of kube-scheduler-simulator's KEP-140: operations in steps. Pure.
 
-A file with `kind: Scenario` becomes a scenario of keplab's own language: a step's operations, then a wait until nothing
-changes any more. Nodes that the first step creates are there from the beginning, with kubelets.
-Source: simulator 8; kubernetes-sigs/kube-scheduler-simulator, `keps/140-scenario-based-simulation/README.md`.
+A file with `kind: Scenario` becomes a scenario of keplab's own language: a step's operations, then a wait
+until nothing changes any more. Nodes that the first step creates exist from the beginning, with kubelets.
+Source: simulator 8; kubernetes-sigs/kube-scheduler-simulator,
+`keps/140-scenario-based-simulation/README.md`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ API_VERSION: Final = f"simulation.{GROUP}.sigs.k8s.io/v1alpha1"
 _OBJECT_BEGINS: Final = ("apiVersion:", "kind:", "metadata:", "spec:", "items:", "---", "{", "[")
 OPERATIONS: Final = ("createOperation", "patchOperation", "deleteOperation", "doneOperation")
 QUIET: Final = "10s"
-"""How long no pod may change for a step to be over: longer than any back-off's first rounds, in virtual time."""
+"""Time without a change of any pod that ends a step: longer than the first rounds of any back-off, in virtual time."""
 STEP_MAX: Final = "3600s"
 _PATCH_TYPES: Final = {
     "": "merge",
@@ -33,7 +34,7 @@ _PATCH_TYPES: Final = {
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation. `what`: create, patch, delete or done; `body`: what it says."""
+    """One operation. `what`: create, patch, delete or done; `body`: its content."""
 
     id: str
     step: int
@@ -42,18 +43,20 @@ class Operation:
 
     @property
     def line(self) -> str:
-        """The line of the scenario that performs it."""
+        """Line of a scenario that performs the operation."""
         return "operation " + msgspec.json.encode({"id": self.id, self.what: self.body}).decode()
 
 
 def is_operations(text: str) -> bool:
-    """Whether a scenario's text is such a file."""
+    """Return whether a text is a scenario in this format."""
     head = [line.split("#")[0].rstrip() for line in text.splitlines()]
     return f"kind: {KIND}" in head and any(line.startswith("apiVersion:") and GROUP in line for line in head)
 
 
 def mistaken_object(text: str) -> str:
-    """Return what is said of a text that is an object in YAML or JSON and no scenario; "" of any other text."""
+    """Return the error message for a text that is a YAML or JSON object instead of a scenario; empty for any
+    other text.
+    """
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
     first = next((line for line in lines if line), "")
     if not first.startswith(_OBJECT_BEGINS):
@@ -67,7 +70,9 @@ def mistaken_object(text: str) -> str:
 
 
 def read_operations(text: str) -> tuple[str, list[Operation]]:
-    """Return the name and the operations in the order of their steps. Raises: ValueError naming operation and field."""
+    """Return the name and the operations in the order of their steps. Raises: ValueError naming the operation
+    and the field.
+    """
     found = yaml_text.load(text)
     if not isinstance(found, dict):
         raise ValueError(f"want a {KIND}")
@@ -171,5 +176,5 @@ def _ready(node: Document) -> Document:
 
 
 def patch_type_of(body: Mapping[str, Any]) -> str:
-    """Return how a patch operation's patch is meant: merge, strategic or json."""
+    """Return the type of a patch operation's patch: merge, strategic or json."""
     return _PATCH_TYPES[str(body.get("patchType") or "")]

@@ -1,4 +1,4 @@
-"""What a scenario says about recordings: play one, beside other lines, and wait for its end."""
+"""Verbs for recordings: play one, also concurrently with other lines, and wait for its end."""
 
 import asyncio
 import math
@@ -28,11 +28,11 @@ from services.client.client import Client
 
 TOPIC: Final = "Recordings"
 REGISTERED_MAX_S, REGISTERED_POLL_S = 60.0, 0.25
-"""How long, and how often, a machine's Node is looked for after it was booted."""
+"""Longest wait for a machine's Node after its boot, and the polling interval, in seconds."""
 
 
 def read_speed(text: str) -> float:
-    """Return how many seconds of a recording pass in one; infinity for `max`. Raises: ValueError."""
+    """Parse the seconds of a recording that pass in one second; infinity for `max`. Raises: ValueError."""
     try:
         speed = AS_FAST_AS_POSSIBLE if text == "max" else float(text)
     except ValueError:
@@ -69,13 +69,14 @@ def _opened(source: Source, step: Step, began_wall_s: float) -> Stream:
     check=_check_play,
 )
 async def play(context: ScenarioContext, step: Step) -> None:
-    """Make the changes of a recording at their moments, counted from now.
+    """Make the changes of a recording at their times, counted from now.
 
-    Objects of its snapshot that the scenario does not `begin` from are created first. With `pods=pending` nodes and
-    statuses, endpoints, and objects that others own are left to the mesh; with `beside=yes` the next lines are run
-    meanwhile, and `played` waits for the end. Pods of a trace that says how long pods ran live as long as it says.
-    Machines come, go and change with their Nodes, within two seconds: one that goes loses its power, then its Node is
-    deleted. In virtual time those that come later have kubelets as well.
+    Objects of its snapshot that the scenario does not `begin` from are created first. With `pods=pending`,
+    nodes and statuses, endpoints, and owned objects are left to the mesh. With `beside=yes` the next lines
+    run concurrently, and `played` waits for the end. Pods of a trace with run times run for the time it
+    states. Machines are added, removed and changed with their Nodes, within two seconds: a removed machine
+    loses its power, then its Node is deleted. In virtual time, machines that are added later have kubelets as
+    well.
     """
     values = step.values
     rules = Rules(pods="pending" if values["pods"] == "pending" else "as-they-are", has_kubelets=True)
@@ -112,7 +113,7 @@ async def play(context: ScenarioContext, step: Step) -> None:
 
 
 class _Power:
-    """The machines of the scenario's mesh."""
+    """Power control for the machines of the scenario's mesh."""
 
     def __init__(self, mesh: Mesh, client: Client) -> None:
         self._mesh, self._client, self._boots = mesh, client, 0
@@ -166,7 +167,7 @@ async def _ended(step: Step, task: asyncio.Task[Played]) -> None:
 
 @verb(TOPIC)
 async def played(context: ScenarioContext, step: Step) -> None:
-    """Wait until every recording that is played beside has come to its end."""
+    """Wait until every recording that is played with `beside=yes` has ended."""
     for line, task in context.playing:
         await _ended(line, task)
     context.playing.clear()

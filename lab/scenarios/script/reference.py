@@ -1,4 +1,6 @@
-"""The reference of the scenario language, made of its declarations: as a document, and as a Markdown page. Pure."""
+"""The reference of the scenario language, generated from its declarations: as a document, and as a Markdown
+page. Pure.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +47,7 @@ writes what editors need to complete and colour scenarios.
 
 
 def every(settings: Mapping[str, Declaration], verbs: Mapping[str, Declaration]) -> dict[str, Declaration]:
-    """Return all that a line may be, by how it begins: settings, verbs and the forms of `expect`."""
+    """Return all kinds of lines by their first words: settings, verbs and the forms of `expect`."""
     return {**settings, **verbs, **{f"{EXPECT} {name}": form for name, form in FORMS.items()}}
 
 
@@ -84,7 +86,7 @@ def _arguments(declared: Declaration) -> list[Argument]:
 
 
 def usage(name: str, declared: Declaration) -> str:
-    """Return the form of its lines; that of an expectation with its modes."""
+    """Return the form of a line; for an expectation, with its modes."""
     if not name.startswith(EXPECT):
         return declared.short_usage
     modes = " | ".join(mode for mode in MODES if mode)
@@ -92,17 +94,17 @@ def usage(name: str, declared: Declaration) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text without the marks of Markdown."""
+    """Return a text without Markdown's backticks."""
     return text.replace("`", "")
 
 
 def value_of(option: Option) -> str:
-    """Return what an option's value may be, in one word."""
+    """Return the allowed values of an option, in one word."""
     return "|".join(option.type.values) or option.type.name
 
 
 def unless_given(option: Option) -> str:
-    """Return what a line without the option means."""
+    """Return what applies if the option is missing."""
     if option.is_required:
         return "required"
     return option.default if option.default is not None else plain(option.otherwise)
@@ -134,7 +136,7 @@ def _anchor(name: str) -> str:
 
 
 def page(name: str, declared: Declaration, everything: Mapping[str, Declaration]) -> str:
-    """Return one declaration's section. Options that it shares with a pod or with `nodes` are linked."""
+    """Return the section of one declaration. Options that it shares with a pod or with `nodes` are links."""
     parts = [f"### {name}\n", f"`{usage(name, declared)}`\n", declared.meaning]
     if declared.notes:
         parts.append(f"\n{declared.notes}")
@@ -205,6 +207,6 @@ def _values(everything: Mapping[str, Declaration]) -> str:
 
 
 def names_near(word: str, names: Iterable[str]) -> list[str]:
-    """Return the names that a word means: that one, or those of its topic's beginning such as `expect`."""
+    """Return the names that a word selects: that name itself, or all names with that first word, such as `expect`."""
     found = list(names)
     return [word] if word in found else [name for name in found if name.split(" ")[0] == word]

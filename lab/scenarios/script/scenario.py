@@ -1,4 +1,4 @@
-"""Read a scenario: lines that say what is there, what happens and what must then be so.
+"""Parser of a scenario: lines that say what exists, what happens, and what must hold afterwards.
 
     # A comment. The first comment block is the scenario's title and explanation.
     set kubelet.on_reject=unbind
@@ -6,9 +6,9 @@
     replicaset web replicas=1 cpu=6       an act; everything from the first act on runs in order
     expect within 5s count pods phase=Running == 1
 
-Words are split as a shell splits them; `name=value` words are options. What a line may say is declared where it is
-performed: settings here, verbs in `verbs.py` and `fault_verbs.py`, expectations in `expectation.py`. Pure: text in,
-values out.
+Words are split as by a shell; `name=value` words are options. The syntax of a line is declared where it
+is performed: settings here, verbs in `verbs.py` and `fault_verbs.py`, expectations in `expectation.py`.
+Pure: text in, values out.
 """
 
 import re
@@ -35,8 +35,9 @@ class ScriptError(ValueError):
 
 @dataclass(frozen=True)
 class Step:
-    """One line. `rest` is the text after the first word, unsplit; `values`: declared options and arguments, read;
-    `body` is the text after the arguments where the line takes text; `block` is what stands in its block."""
+    """One line. `rest`: the text after the first word, unsplit; `values`: parsed options and arguments; `body`:
+    the text after the arguments where the line takes text; `block`: the content of its block.
+    """
 
     line: int
     text: str
@@ -52,20 +53,23 @@ class Step:
 
 @dataclass(frozen=True)
 class NodeLine:
-    """Nodes declared by one line: their names and the options they share. `fields`: further fields of a definition."""
+    """Nodes declared by one line: their names and the options they share. `fields`: further fields of the node
+    definition.
+    """
 
     line: int
     names: tuple[str, ...]
     options: Mapping[str, str]
     fields: Mapping[str, Any] = field(default_factory=dict)
     block: Block | None = None
-    """Where the fields stand."""
+    """Block that contains the fields."""
 
 
 @dataclass(frozen=True)
 class Begin:
-    """What the mesh begins from: a snapshot's file, what becomes of its pods, its format where it is said, and what
-    that alone understands."""
+    """Snapshot that the mesh begins from: its file, the treatment of its pods, its format if stated, and options
+    of that format.
+    """
 
     line: int
     file: str
@@ -76,7 +80,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario as read. `title` is the first comment line, `about` the rest of that block."""
+    """A parsed scenario. `title` is the first comment line, `about` the rest of that block."""
 
     name: str
     path: str
@@ -90,25 +94,25 @@ class Scenario:
     schedulers: Schedulers = field(default_factory=Schedulers)
     stages: tuple[str, ...] = ()
     enable_crds: tuple[str, ...] = ()
-    """Kinds of KWOK's of which there may be objects."""
+    """KWOK kinds of which objects are allowed."""
     hosts: int = 0
-    """Kubelet processes that the nodes are dealt out to; 0: at most three."""
+    """Number of kubelet processes among which the nodes are distributed; 0: at most three."""
     own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """By process or component, what is set there otherwise than everywhere."""
+    """Switches that differ for one process or component, by its name."""
     window_s: float | None = None
-    """Seconds for which the API server keeps changes; None: as ever."""
+    """Seconds for which the API server keeps changes; None: the default window."""
     files: Mapping[str, Block] = field(default_factory=dict)
-    """By path, files that stand inside the scenario instead of beside it."""
+    """Files inside the scenario instead of beside it, by path."""
     begin: Begin | None = None
-    """The snapshot that the mesh begins from; None: it begins empty."""
+    """Snapshot that the mesh begins from; None: it begins empty."""
     operations: tuple[Any, ...] = ()
-    """The operations of KEP-140 that the scenario was made of; () for one in keplab's own language."""
+    """KEP-140 operations that the scenario was converted from; () for one in keplab's own language."""
     measures: tuple[tuple[int, str], ...] = ()
-    """What is measured besides what every run measures: the line's number, and what follows `measure`."""
+    """Measures in addition to those of every run: the line's number, and the text after `measure`."""
 
     @property
     def has_skew(self) -> bool:
-        """Whether some process has, from the beginning or later, a switch set otherwise than the others."""
+        """Whether some process, from the beginning or later, has a switch set differently from the others."""
         return bool(self.own_switches) or any(step.verb == "restart" and step.options for step in self.steps)
 
     def beside(self, name: str) -> str:
@@ -118,20 +122,20 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Setting(Declaration):
-    """A line that says what is there before the first act: `change` returns the scenario with it."""
+    """A line about the state before the first act: `change` returns the scenario with it."""
 
     change: Callable[[Scenario, Step], Scenario] = lambda read, step: read
 
 
 SETTINGS: Final[dict[str, Setting]] = {}
-"""By name. A new setting is one more function below."""
+"""Settings by name. A new setting is one more function below."""
 
 TOPIC: Final = "Settings"
 Change = Callable[[Scenario, Step], Scenario]
 
 
 def setting(*arguments: Argument, name: str = "", **declared: Any) -> Callable[[Change], Change]:
-    """Have a function be the setting of its name; its docstring is what the reference says."""
+    """Make a function the setting of its name; its docstring is the text of the reference."""
 
     def register(change: Change) -> Change:
         meaning, notes = explained(change.__doc__)
@@ -148,10 +152,10 @@ _SWITCH = Argument("SWITCH=VALUE", "a switch or feature gate (`keplab switches`)
 
 @setting(text=_SWITCH, name="set", form="set [COMPONENT:] SWITCH=VALUE …")
 def set_switches(read: Scenario, step: Step) -> Scenario:
-    """Give a switch or feature gate a value, everywhere or in one component or process.
+    """Set a switch or feature gate, everywhere or in one component or process.
 
-    Arms of a comparison and `--set` override it, except where it is set for one process. Later on a process gets other
-    values by `restart COMPONENT with SWITCH=VALUE`.
+    Arms of a comparison and `--set` override it, except where it is set for one process.
+    `restart COMPONENT with SWITCH=VALUE` changes the value in one process later.
     """
     words = tuple(words_of(step.body))
     component, assignments = (words[0], words[1:]) if words and words[0].endswith(":") else ("", words)
@@ -168,29 +172,29 @@ def set_switches(read: Scenario, step: Step) -> Scenario:
 
 @setting(Argument("DURATION", "how long", type=DURATION))
 def limit(read: Scenario, step: Step) -> Scenario:
-    """End the scenario with an error when it runs for longer; 600 s unless said."""
+    """End the scenario with an error when it runs for longer; default 600 s."""
     return replace(read, limit_s=step.values["DURATION"])
 
 
 @setting(Argument("DURATION", "how long", type=DURATION))
 def window(read: Scenario, step: Step) -> Scenario:
-    """Have the API server keep changes for that long for watches to resume; later ones are Expired (410) and list."""
+    """Set for how long the API server keeps changes for watches to resume; later ones are Expired (410) and list."""
     return replace(read, window_s=step.values["DURATION"])
 
 
 @setting(Argument("COUNT", "how many", type=COUNT))
 def hosts(read: Scenario, step: Step) -> Scenario:
-    """Deal the nodes out to that many kubelet processes; at most three unless said."""
+    """Distribute the nodes among that many kubelet processes; default: at most three."""
     return replace(read, hosts=step.values["COUNT"])
 
 
 @setting(text=Argument("STAGE=DISTRIBUTION", "a stage of a pod's life on a node and how long it takes", count="some"))
 def latency(read: Scenario, step: Step) -> Scenario:
-    """Say how long a stage of a pod's life on a node takes.
+    """Set the time that a stage of a pod's life on a node takes.
 
-    Stages: worker, mount, sandbox, image, create, stop, resize, relist, attach, mount-claim. Distributions, in seconds:
-    `constant:S`, `uniform:MIN,MAX`, `normal:MEAN,SD`, `lognormal:MEDIAN,SIGMA`, `pareto:MINIMUM,ALPHA`,
-    `empirical:S,S,…`.
+    Stages: worker, mount, sandbox, image, create, stop, resize, relist, attach, mount-claim. Distributions,
+    in seconds: `constant:S`, `uniform:MIN,MAX`, `normal:MEAN,SD`, `lognormal:MEDIAN,SIGMA`,
+    `pareto:MINIMUM,ALPHA`, `empirical:S,S,…`.
     """
     words = tuple(words_of(step.body))
     LatencyModel.parse(words, seed=0)
@@ -214,10 +218,11 @@ _FILE = Argument(FILE, "a file beside the scenario")
     ),
 )
 def begin(read: Scenario, step: Step) -> Scenario:
-    """Have the mesh begin from a snapshot, with its objects and nodes.
+    """Begin from a snapshot, with its objects and nodes.
 
-    Objects keep their uids and moments of creation. Pods that run have been running since the snapshot says; with
-    `pods=pending` they wait for the scheduler. For simulations: a mesh of processes is given one by `keplab import`.
+    Objects keep their uids and creation times. Pods that run have been running since the time in the
+    snapshot; with `pods=pending` they wait for the scheduler. For simulations only: a mesh of processes gets
+    a snapshot by `keplab import`.
     """
     if read.begin is not None:
         raise ValueError(f"the mesh begins from {read.begin.file} already (line {read.begin.line})")
@@ -228,20 +233,20 @@ def begin(read: Scenario, step: Step) -> Scenario:
 
 @setting(Argument(FILE, "files beside the scenario", count="some"), block="KWOK Stages")
 def stages(read: Scenario, step: Step) -> Scenario:
-    """Have KWOK Stages move pods and nodes (docs/how-to/stages.md)."""
+    """Use KWOK Stages to move pods and nodes (docs/how-to/stages.md)."""
     read, names = _files_of(read, step, step.values.get(FILE) or ())
     return replace(read, stages=(*read.stages, *names))
 
 
 @setting(Argument(FILE, "files beside the scenario", count="some"), block="KWOK documents")
 def kwok(read: Scenario, step: Step) -> Scenario:
-    """Take KWOK's ResourceUsages, Metrics, Logs and its other kinds, Stages included (docs/how-to/kwok-kinds.md)."""
+    """Load KWOK's ResourceUsages, Metrics, Logs and its other kinds, Stages included (docs/how-to/kwok-kinds.md)."""
     return stages(read, step)
 
 
 @setting(Argument("KIND", "a kind of KWOK's, or `all`", count="some"))
 def enable_crds(read: Scenario, step: Step) -> Scenario:
-    """Serve kinds of KWOK's: their objects work as soon as they are made (docs/how-to/kwok-kinds.md)."""
+    """Serve KWOK's kinds: their objects take effect as soon as they are created (docs/how-to/kwok-kinds.md)."""
     return replace(read, enable_crds=chosen((*read.enable_crds, *step.args)))
 
 
@@ -262,10 +267,10 @@ def _files_of(read: Scenario, step: Step, names: Iterable[str | None]) -> tuple[
 
 @setting(Argument("NAME", "the name that other lines use"), name="file", block="the file's text")
 def file_inside(read: Scenario, step: Step) -> Scenario:
-    """Have a file beside the scenario stand inside it.
+    """Define a file inside the scenario, in place of one beside it.
 
-    Every line that takes a file beside the scenario finds it by that name: `apply`, `stages`, `scheduler-config`,
-    `static-pod`, `nodes … drivers=`.
+    Every line that takes a file beside the scenario finds it by that name: `apply`, `stages`,
+    `scheduler-config`, `static-pod`, `nodes … drivers=`.
     """
     if step.block is None:
         raise ValueError("want a block: file NAME <<EOF, its lines, and EOF alone")
@@ -329,7 +334,7 @@ def scheduler(read: Scenario, step: Step) -> Scenario:
     name="nodes",
 )
 def declare_nodes(read: Scenario, step: Step) -> Scenario:
-    """Declare emulated nodes, all of them alike."""
+    """Declare emulated nodes with identical options."""
     fields: dict[str, Any] = {}
     if step.block is not None:
         for part in blocks.parts_of(step.block):
@@ -352,7 +357,7 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 def parse_scenario(text: str, path: str, verbs: Mapping[str, Declaration]) -> Scenario:
-    """Return the scenario. `verbs` are the acts that exist. Raises: ScriptError naming file and line."""
+    """Parse a scenario. `verbs`: the acts that exist. Raises: ScriptError naming file and line."""
     lines = _NEWLINE.split(text)
     read, steps = Scenario(PurePath(path).stem, path, *_comment_block(lines)), []
     for step in _steps(lines, path, verbs):

@@ -10,14 +10,15 @@ from lab.scenarios.script.scenario import Scenario
 from services.api.meta import Document
 
 WALL_S: Final = 1_767_225_600.0
-"""2026-01-01T00:00:00Z: when recordings begin that do not say when they did."""
+"""2026-01-01T00:00:00Z: start of recordings that do not state their own start."""
 STREAMS_KEPT = 4
-"""The arms and seeds of a comparison play the same few streams."""
+"""Number of cached streams; the arms and seeds of a comparison play the same few."""
 
 
 def coming_nodes(scenario: Scenario) -> tuple[Document, ...]:
-    """Return the Nodes that streams create while the scenario plays them, by name; of one that comes several times the
-    first. Raises: ValueError: one cannot be read."""
+    """Return the Nodes that streams create while the scenario plays them, by name; the first of each name.
+    Raises: ValueError: a stream cannot be read.
+    """
     found: dict[str, Document] = {}
     for step in scenario.steps:
         if step.verb != "play":
@@ -36,9 +37,11 @@ def _coming(source: Source, _stamp: int, name: str, options: tuple[tuple[str, st
 
 
 def source_of(scenario: Scenario, name: str) -> Source:
-    """Return the file of that name. Raises: ValueError when it lies elsewhere, or there is none.
+    """Return the file of that name. Raises: ValueError if it is outside the scenario's folder, or does not
+    exist.
 
-    A link beside the scenario may lead elsewhere: recordings are large, and a link is made on purpose.
+    A symbolic link beside the scenario may point elsewhere: recordings are large, and a link is made on
+    purpose.
     """
     path = scenario.beside(name)
     if (inside := scenario.files.get(path)) is not None:

@@ -1,4 +1,4 @@
-"""Words of a line, and the types of value that options and arguments have. Pure."""
+"""Words of a line, and the value types of options and arguments. Pure."""
 
 import math
 import re
@@ -11,9 +11,9 @@ from typing import Any, Final
 from services.api.quantity import units
 
 LINE_MAX = 1 << 16
-"""Characters of a line: splitting it takes time in the square of its longest word."""
+"""Maximum number of characters in a line: the time to split it grows with the square of its longest word."""
 NAMES_MAX = 20_000
-"""How many names one range may stand for: as many nodes as `keplab up` starts."""
+"""Maximum number of names in one range: as many nodes as `keplab up` starts."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _RANGE = re.compile(r"([a-z][a-z0-9-]*?)(\d+)\.\.([a-z][a-z0-9-]*?)(\d+)")
@@ -21,14 +21,14 @@ _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a line as a shell splits it. Raises: ValueError for an open quote and above LINE_MAX."""
+    """Return the words of a line, split as by a shell. Raises: ValueError for an open quote and above LINE_MAX."""
     if len(text) > LINE_MAX:
         raise ValueError(f"the line has {len(text):,} characters; want at most {LINE_MAX:,}")
     return shlex.split(text)
 
 
 def parse_duration(text: str) -> float:
-    """Return seconds of `200ms`, `5s`, `2m` or `1h`. Raises: ValueError."""
+    """Parse `200ms`, `5s`, `2m` or `1h` to seconds. Raises: ValueError."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
@@ -36,12 +36,12 @@ def parse_duration(text: str) -> float:
 
 
 def parse_offset(text: str) -> float:
-    """Return seconds of `+1h`, `-200ms` or `5s`. Raises: ValueError."""
+    """Parse `+1h`, `-200ms` or `5s` to seconds. Raises: ValueError."""
     return parse_duration(text.lstrip("+-")) * (-1.0 if text.startswith("-") else 1.0)
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Return the names of `n1`, `n1,n2` or `n1..n40`. Raises: ValueError."""
+    """Parse the names of `n1`, `n1,n2` or `n1..n40`. Raises: ValueError."""
     names: list[str] = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
@@ -61,7 +61,7 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_pairs(text: str) -> dict[str, str]:
-    """Return `a:b,c:d` as a dict. Raises: ValueError."""
+    """Parse `a:b,c:d` to a dict. Raises: ValueError."""
     found = {}
     for part in filter(None, text.split(",")):
         key, sign, value = part.partition(":")
@@ -72,21 +72,21 @@ def parse_pairs(text: str) -> dict[str, str]:
 
 
 def parse_count(text: str) -> int:
-    """Return a number from 1. Raises: ValueError."""
+    """Parse a whole number of at least 1. Raises: ValueError."""
     if not re.fullmatch(r"[1-9]\d*", text):
         raise ValueError("want a number from 1")
     return int(text)
 
 
 def parse_integer(text: str) -> int:
-    """Return a whole number. Raises: ValueError."""
+    """Parse a whole number. Raises: ValueError."""
     if not re.fullmatch(r"-?\d+", text):
         raise ValueError("want a whole number")
     return int(text)
 
 
 def parse_share(text: str) -> float:
-    """Return a number above 0 and below 1. Raises: ValueError."""
+    """Parse a number above 0 and below 1. Raises: ValueError."""
     share = _number(text)
     if not 0.0 < share < 1.0:
         raise ValueError("want more than 0 and less than 1")
@@ -94,7 +94,7 @@ def parse_share(text: str) -> float:
 
 
 def parse_chance(text: str) -> float:
-    """Return a probability, 0 to 1. Raises: ValueError."""
+    """Parse a probability, 0 to 1. Raises: ValueError."""
     chance = _number(text)
     if not 0.0 <= chance <= 1.0:
         raise ValueError("want 0 to 1")
@@ -112,14 +112,14 @@ def _number(text: str) -> float:
 
 
 def parse_flag(text: str) -> bool:
-    """Return whether it is `true`. Raises: ValueError for anything but `true` and `false`."""
+    """Parse `true` or `false`. Raises: ValueError for anything else."""
     if text not in ("true", "false"):
         raise ValueError("want true or false")
     return text == "true"
 
 
 def parse_number_or_percent(text: str) -> int | str:
-    """Return `25%` as it is, and `2` as a number. Raises: ValueError."""
+    """Parse `25%` to itself, and `2` to a number. Raises: ValueError."""
     if re.fullmatch(r"\d+%", text):
         return text
     if not re.fullmatch(r"\d+", text):
@@ -128,15 +128,16 @@ def parse_number_or_percent(text: str) -> int | str:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean X?)` where something known is close to the word, else nothing."""
+    """Return ` (did you mean X?)` if a known word is similar, else an empty string."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
 @dataclass(frozen=True)
 class ValueType:
-    """What a value may be. `name`: as the reference calls it; `values`: all there are, if they can be counted.
-    `read` returns the value of a text, and raises ValueError saying what is wanted instead."""
+    """Type of a value. `name`: as in the reference; `values`: all allowed values, if they are few. `read` parses
+    a text, and raises ValueError saying what is wanted instead.
+    """
 
     name: str
     read: Callable[[str], Any]
@@ -191,7 +192,7 @@ MEANINGS: Final[Mapping[str, str]] = {
 
 
 def choice(*values: str) -> ValueType:
-    """Return the type of a value that is one of these."""
+    """Return a type that allows only these values."""
 
     def read(text: str) -> str:
         if text not in values:
@@ -203,5 +204,5 @@ def choice(*values: str) -> ValueType:
 
 
 def as_type(name: str, read: Callable[[str], Any]) -> ValueType:
-    """Return a type of its own form; `read` raises ValueError."""
+    """Return a type with its own syntax; `read` raises ValueError."""
     return ValueType(name, read)

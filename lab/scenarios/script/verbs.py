@@ -1,7 +1,8 @@
-"""What a scenario may say: one function a verb, which declares what its line may say (`context.verb`).
+"""Verbs of the scenario language: one function per verb, which declares the syntax of its line
+(`context.verb`).
 
-Each takes the context (the mesh, the administrator's client, what was remembered) and the step. A mistake in the
-scenario is a ValueError; the runner adds file and line.
+Each takes the context (the mesh, the administrator's client, remembered values) and the step. A mistake
+in the scenario is a ValueError; the runner adds file and line.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ TOPICS: Final = (
 )
 WORKLOADS = ("replicasets.apps", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
 PLUGIN_BACK_S = 10.0
-"""So long a scenario waits for a device plugin that is not there."""
+"""Time for which a scenario waits for a missing device plugin, in seconds."""
 
 
 def _resource(name: str) -> Resource:
@@ -86,7 +87,7 @@ async def _create(context: ScenarioContext, document: Document, resource: Resour
 
 
 async def create(context: ScenarioContext, step: Step) -> None:
-    """Create what the verb is called by: a pod, a Deployment and so on (`MAKERS`)."""
+    """Create the object that the verb names: a pod, a Deployment and so on (`MAKERS`)."""
     document = workload.MAKERS[step.verb].make(step.args[0], step.options)
     resource = resource_named(f"{document['kind'].lower()}")
     assert resource is not None
@@ -150,7 +151,7 @@ _NODE = Argument("NODE", "a node")
     ),
 )
 async def delete(context: ScenarioContext, step: Step) -> None:
-    """Delete an object; with a glob the first that matches now."""
+    """Delete an object; with a glob, the first one that matches now."""
     resource, key = await _object(context, step.args[0])
     grace, propagation = step.values["grace"], step.values["propagation"] or ""
     await context.client.delete(resource.name, key, grace_period_s=grace, propagation=propagation)
@@ -158,7 +159,7 @@ async def delete(context: ScenarioContext, step: Step) -> None:
 
 @verb(CHANGES, _OBJECT, options=(Option("replicas", INTEGER, "how many", is_required=True),))
 async def scale(context: ScenarioContext, step: Step) -> None:
-    """Give an object another number of replicas."""
+    """Set the number of replicas of an object."""
     resource, key = await _object(context, step.args[0])
     await context.client.patch(resource.name, key, {"spec": {"replicas": step.values["replicas"]}})
 
@@ -170,7 +171,7 @@ def _check_patch(scenario: Scenario, step: Step) -> None:
 
 @verb(CHANGES, _OBJECT, text=Argument("JSON", "a merge patch; `$name` is what was remembered"), check=_check_patch)
 async def patch(context: ScenarioContext, step: Step) -> None:
-    """Send a merge patch."""
+    """Send a merge patch for an object."""
     resource, key = await _object(context, step.args[0])
     await context.client.patch(resource.name, key, _json(substitute(context, step.body)))
 
@@ -182,7 +183,7 @@ async def patch(context: ScenarioContext, step: Step) -> None:
     check=lambda scenario, step: workload.check_resize(step.options),
 )
 async def resize(context: ScenarioContext, step: Step) -> None:
-    """Ask for another size of a container, by the subresource `resize`."""
+    """Request another size of a container, by the subresource `resize`."""
     resource, key = await _object(context, step.args[0])
     pod = await context.client.get(resource.name, key)
     body = workload.resized(pod, step.options)
@@ -208,7 +209,7 @@ def _check_label(scenario: Scenario, step: Step) -> None:
 
 @verb(CHANGES, _OBJECT, others=Argument("KEY=VALUE", "a label; `KEY=` removes it", count="some"), check=_check_label)
 async def label(context: ScenarioContext, step: Step) -> None:
-    """Give an object labels, or remove some."""
+    """Add labels to an object, or remove some."""
     resource, key = await _object(context, step.args[0])
     labels = {name: value or None for name, value in step.options.items()}
     await context.client.patch(resource.name, key, {"metadata": {"labels": labels}})
@@ -255,7 +256,7 @@ async def taint(context: ScenarioContext, step: Step) -> None:
 
 @verb(TIME, Argument("DURATION", "how long", type=DURATION))
 async def wait(context: ScenarioContext, step: Step) -> None:
-    """Let time pass."""
+    """Wait for a while."""
     await asyncio.sleep(step.values["DURATION"])
 
 
@@ -268,7 +269,7 @@ async def wait(context: ScenarioContext, step: Step) -> None:
     check=lambda scenario, step: check_act(step.args[2], step.args[3:]),
 )
 async def device_plugin(context: ScenarioContext, step: Step) -> None:
-    """Have an emulated device plugin act; one that was killed is waited for."""
+    """Make an emulated device plugin act; if it was killed, wait until it is back."""
     node, resource, act, *devices = step.args
     await _once_back(context, lambda: context.mesh.command_plugin(node, resource, act, tuple(devices)))
 
@@ -302,7 +303,7 @@ def _driver_words(step: Step) -> tuple[str, ...]:
     check=lambda scenario, step: check_driver_act(step.args[2], _driver_words(step)),
 )
 async def dra_driver(context: ScenarioContext, step: Step) -> None:
-    """Have an emulated DRA driver act; one that was killed is waited for."""
+    """Make an emulated DRA driver act; if it was killed, wait until it is back."""
     node, driver, act = step.args[:3]
     if act == "crash":
         await context.mesh.kill(driver_name(node, driver), step.values["down"])
@@ -317,9 +318,9 @@ async def dra_driver(context: ScenarioContext, step: Step) -> None:
     Argument("PATH", "a path into the object, as in `expect each`"),
 )
 async def remember(context: ScenarioContext, step: Step) -> None:
-    """Remember what an object has at a path; later lines may say `$NAME`.
+    """Remember the value at a path of an object; later lines may use it as `$NAME`.
 
-    `$NAME` stands in `patch`, `as`, the component of a fault and the value of an expectation.
+    `$NAME` is allowed in `patch`, `as`, the component of a fault and the value of an expectation.
     """
     name, word, path = step.args
     resource, key = await _object(context, word)
@@ -344,10 +345,10 @@ def _check_as(scenario: Scenario, step: Step) -> None:
 
 @verb("Expectations", text=Argument("CALL", "who, what, and the answer"), name="as", form=AS_FORM, check=_check_as)
 async def as_identity(context: ScenarioContext, step: Step) -> None:
-    """Make a call as another identity and expect that answer.
+    """Make a call as another identity and expect that response.
 
-    WHO is `admin`, `scheduler`, `node:NAME`, `controller:NAME` or a user. VERB is get, list, create, update, patch (a
-    merge patch) or delete. CODE is HTTP's, REASON that of the Status.
+    WHO is `admin`, `scheduler`, `node:NAME`, `controller:NAME` or a user. VERB is get, list, create, update,
+    patch (a merge patch) or delete. CODE is the HTTP status code, REASON that of the Status.
     """
     match = _AS.fullmatch(substitute(context, step.body))
     if match is None:
@@ -396,7 +397,8 @@ def _json(text: str) -> Any:
     ),
 )
 async def settle(context: ScenarioContext, step: Step) -> None:
-    """Wait until no pod changed for a while, and expect that every workload is as desired (I20, I28).
+    """Wait until no pod has changed for a while, and expect that every workload is in its desired state (I20,
+    I28).
 
     With `workloads=any` it only waits.
     """
@@ -423,7 +425,7 @@ async def settle(context: ScenarioContext, step: Step) -> None:
 
 @verb(CHANGES, text=Argument("JSON", "an operation of kube-scheduler-simulator's KEP-140: create, patch or delete"))
 async def operation(context: ScenarioContext, step: Step) -> None:
-    """Perform an operation as KEP-140 of kube-scheduler-simulator writes it, and expect that it is accepted."""
+    """Perform an operation in the format of kube-scheduler-simulator's KEP-140, and expect that it is accepted."""
     given = _json(step.body)
     what = next((each for each in ("create", "patch", "delete") if each in given), "")
     if not what:
@@ -475,14 +477,15 @@ VERBS: Final[dict[str, Verb]] = {
 
 
 def check(scenario: Scenario, step: Step) -> None:
-    """Raise ValueError for a mistake of an act that can be seen before anything starts."""
+    """Raise ValueError for a mistake in an act that can be found before anything starts."""
     if step.verb != "expect" and (look := VERBS[step.verb].check) is not None:
         look(scenario, step)
 
 
 def read_scenario(text: str, path: str) -> Scenario:
-    """Return the scenario that a text is, with every line looked at as far as that can be before anything starts.
-    Raises: ScriptError naming file and line."""
+    """Parse a scenario, and check every line as far as possible before anything starts. Raises: ScriptError
+    naming file and line.
+    """
     scenario = parse_scenario(text, path, VERBS)
     for step in scenario.steps:
         try:

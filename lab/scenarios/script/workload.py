@@ -1,4 +1,4 @@
-"""Documents from a few words: the pods, groups and workloads that scenarios are about. One function a verb. Pure."""
+"""Documents of pods, groups and workloads from the few words of a scenario's line. One function per verb. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -35,17 +35,17 @@ TOPIC: Final = "Objects"
 
 @dataclass(frozen=True)
 class Maker(Declaration):
-    """A verb that creates an object: what makes its document of a name and options."""
+    """A verb that creates an object: `make` returns its document for a name and options."""
 
     make: Make = lambda name, options: {}
 
 
 MAKERS: dict[str, Maker] = {}
-"""By the verb that creates it, what makes the document."""
+"""Makers of documents, by the verb that creates the object."""
 
 
 def maker(name: str, options: Iterable[Option]) -> Callable[[Make], Make]:
-    """Have a function be the verb of that name; its docstring is what the reference says."""
+    """Make a function the verb of that name; its docstring is the text of the reference."""
 
     def register(make: Make) -> Make:
         meaning, notes = explained(make.__doc__)
@@ -204,7 +204,8 @@ def pod_template(values: Mapping[str, Any], labels: Mapping[str, str]) -> Docume
 def pod(name: str, options: Options) -> Document:
     """Create a Pod with one container, `main`.
 
-    Its requests are its limits (Guaranteed) unless `qos` says otherwise. Whatever else a pod has is for `apply`.
+    Its requests equal its limits (Guaranteed) unless `qos` says otherwise. For other fields of a pod, use
+    `apply`.
     """
     values = _values(options, POD_OPTIONS, "pod")
     template = pod_template(values, {})
@@ -230,15 +231,17 @@ RESIZE_OPTIONS = (
 
 
 def check_resize(options: Options) -> None:
-    """Raise ValueError for an option that a resize does not have, or when none says what to change."""
+    """Raise ValueError for an option that a resize does not have, or if no option changes anything."""
     check_known(options, RESIZE_OPTIONS, "resize")
     if not options.keys() - {"container"}:
         raise ValueError("resize wants cpu=…, memory=…, cpu-limit=… or memory-limit=…")
 
 
 def resized(pod: Document, options: Options) -> Document:
-    """Return a strategic merge patch that resizes one container of the pod, the first unless named. A limit that is
-    equal to its request, as Guaranteed pods have it, goes with it unless it is said."""
+    """Return a strategic merge patch that resizes one container of the pod, by default the first.
+
+    A limit that equals its request, as in Guaranteed pods, changes with it unless it is given.
+    """
     containers = {each["name"]: each for each in pod["spec"]["containers"]}
     name = options.get("container") or next(iter(containers))
     if name not in containers:
@@ -284,7 +287,9 @@ _GROUP_OPTIONS = (
 
 @maker("podgroup", _GROUP_OPTIONS)
 def pod_group(name: str, options: Options) -> Document:
-    """Create a PodGroup; pods say `group=NAME`. It is a gang of `min-count` members, or basic without."""
+    """Create a PodGroup; pods join it by `group=NAME`. With `min-count` it is a gang of that many members, else
+    basic.
+    """
     values = _values(options, _GROUP_OPTIONS, "podgroup")
     count = values["min-count"]
     spec: Document = {"schedulingPolicy": {"basic": {}} if count is None else {"gang": {"minCount": count}}}
@@ -505,7 +510,7 @@ _DAEMON_OPTIONS = (
 
 @maker("daemonset", _DAEMON_OPTIONS)
 def daemon_set(name: str, options: Options) -> Document:
-    """Create a DaemonSet; its pods carry `app: NAME`. With `surge` none is unavailable unless said."""
+    """Create a DaemonSet; its pods carry `app: NAME`. With `surge`, maxUnavailable defaults to 0."""
     values = _values(options, _DAEMON_OPTIONS, "daemonset")
     labels = {"app": name}
     spec: Document = {"minReadySeconds": values["min-ready"]} | _pods(labels, values)
@@ -710,9 +715,9 @@ _AUTOSCALER_OPTIONS = (
 
 @maker("autoscaler", _AUTOSCALER_OPTIONS)
 def autoscaler(name: str, options: Options) -> Document:
-    """Create a HorizontalPodAutoscaler, of the Deployment of its name unless said.
+    """Create a HorizontalPodAutoscaler, by default for the Deployment of the same name.
 
-    A percentage is of what pods request.
+    A percentage is relative to the pods' requests.
     """
     values = _values(options, _AUTOSCALER_OPTIONS, "autoscaler")
     kind, _, target = (values["target"] or f"Deployment/{name}").partition("/")
@@ -754,7 +759,7 @@ _SERVICE_OPTIONS = (
 
 @maker("service", _SERVICE_OPTIONS)
 def service(name: str, options: Options) -> Document:
-    """Create a Service of the pods with `app: NAME` unless said."""
+    """Create a Service, by default for the pods with `app: NAME`."""
     values = _values(options, _SERVICE_OPTIONS, "service")
     spec: Document = {"selector": {"app": values["app"] or name}, "ports": [values["port"]]}
     if values["headless"]:

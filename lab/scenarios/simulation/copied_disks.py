@@ -1,4 +1,4 @@
-"""What disks hold of a mesh whose state is known: its store, and what runs on its nodes."""
+"""Disk contents of a mesh with a known state: its store, and what runs on its nodes."""
 
 from collections.abc import Iterable, Mapping
 
@@ -29,7 +29,7 @@ def store_files(state: State) -> dict[str, bytes]:
 
 
 def node_files(state: State, nodes: Iterable[str]) -> dict[str, bytes]:
-    """Return the files of a kubelet host on whose nodes the pods run that are bound to them."""
+    """Return the files of a kubelet host whose nodes run the pods bound to them."""
     wanted = frozenset(nodes)
     claims = {Key(made.metadata.namespace, made.metadata.name): made for made in map(_claim, state.of(CLAIMS))}
     pods = (msgspec.convert(each, KubeletPod) for each in state.of(PODS))

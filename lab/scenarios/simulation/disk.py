@@ -1,4 +1,4 @@
-"""The disk of a simulated process: what was synced survives a kill, what was being synced may be torn."""
+"""The disk of a simulated process: synced data survives a kill, data of an unfinished sync may be torn."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from services.api.seams import Random
 
 @dataclass
 class DiskImage:
-    """What survives: synced files of one component, and how long a sync takes (seconds)."""
+    """Surviving content of a disk: synced files of one component, and the duration of a sync (seconds)."""
 
     files: dict[str, bytearray] = field(default_factory=dict)
     sync_min_s: float = 0.0002
@@ -21,7 +21,7 @@ class DiskImage:
 
 
 class SimDisk:
-    """`Disk` over a disk image. A kill during a sync keeps all, none or a torn prefix of an append."""
+    """`Disk` on top of a disk image. After a kill during a sync, all, none or a torn prefix of an append is there."""
 
     def __init__(self, image: DiskImage, random: Random, life: Lifetime) -> None:
         self._image, self._random, self._life = image, random, life
@@ -44,7 +44,7 @@ class SimDisk:
         return not self._life.is_over
 
     async def write(self, name: str, data: bytes) -> None:
-        """Replace a file; after a kill in the middle the old or the new content is there, never a mix."""
+        """Replace a file; after a kill in the middle it has the old or the new content, never a mix."""
         try:
             alive = await self._sync()
         except asyncio.CancelledError:
@@ -55,7 +55,7 @@ class SimDisk:
             self._image.files[name] = bytearray(data)
 
     async def append_all(self, parts: Mapping[str, bytes]) -> None:
-        """Append to several files; after a kill in the middle any prefix of each part may be there."""
+        """Append to several files; after a kill in the middle each file has any prefix of its part."""
         try:
             alive = await self._sync()
         except asyncio.CancelledError:
@@ -69,6 +69,6 @@ class SimDisk:
                 self._image.files.setdefault(name, bytearray()).extend(data)
 
     async def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         if await self._sync():
             self._image.files.pop(name, None)

@@ -1,7 +1,9 @@
-"""The state that a snapshot of another tool is: what an API server makes of it, before anything else acts on it.
+"""State from a snapshot of another tool: the objects as an API server stores them, before anything else acts
+on them.
 
-An API server alone, in virtual time, is given the objects. So they are complete and checked as any client's are; after
-that they get back what only the snapshot knows: uids, moments of creation, generations.
+An API server alone, in virtual time, gets the objects. So they are defaulted and validated as those of
+any client. After that they get back the values that only the snapshot has: uids, creation times,
+generations.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ from services.telemetry.eventlog import MemoryEventLog
 from services.telemetry.traces import MemorySpans, Tracer
 
 STATES_KEPT = 2
-"""The arms and seeds of a comparison begin from the same few states."""
+"""Number of cached states; the arms and seeds of a comparison begin from the same few."""
 
 
 class _Clock:
-    """Virtual time, counted from when the snapshot was taken."""
+    """Virtual time, counted from the time of the snapshot."""
 
     def __init__(self, wall_s: float) -> None:
         self._wall_s = wall_s
@@ -53,7 +55,9 @@ class _Clock:
 
 
 def begun_state(scenario: Scenario) -> State:
-    """Return the state that the scenario begins from. Raises: ScriptError, also for what the API server refuses."""
+    """Return the state that the scenario begins from. Raises: ScriptError, also for an object that the API
+    server refuses.
+    """
     assert scenario.begin is not None, "asked before"
     try:
         source = source_of(scenario, scenario.begin.file)
@@ -121,7 +125,7 @@ def _digest(source: Source) -> str:
 
 
 class _SnapshotValues:
-    """What only the snapshot knows of its objects, by wire name and key."""
+    """Values of objects that only the snapshot has, by wire name and key."""
 
     def __init__(self) -> None:
         self._metadata: dict[tuple[str, Key], Document] = {}

@@ -1,7 +1,7 @@
-"""One incarnation of a simulated process: what ends with it, its clock and its event log.
+"""One incarnation of a simulated process, with its clock and its event log.
 
-A SIGKILL is a `Lifetime` that ends: from that instant nothing the old incarnation does reaches the disk, the wire or
-the event log, even if its `finally` blocks still run.
+A SIGKILL ends a `Lifetime`: from that instant no action of the old incarnation reaches the disk, the
+network or the event log, even if its `finally` blocks still run.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from services.telemetry.eventlog import Line
 
 
 class Lifetime:
-    """One incarnation of one component; severed by a kill and never mended."""
+    """One incarnation of one component; a kill ends it for good."""
 
     def __init__(self, component: str, incarnation: int) -> None:
         self.component = component
@@ -23,14 +23,14 @@ class Lifetime:
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
-        """Make a task part of this incarnation: it dies with it."""
+        """Make a task part of this incarnation, so that it ends with it."""
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
         if self.is_over:
             task.cancel()
 
     def end(self) -> None:
-        """Sever every seam at once, then cancel what still runs."""
+        """Cut all connections to the outside at once, then cancel the tasks that still run."""
         self.is_over = True
         for task in list(self._tasks):
             task.cancel()
@@ -38,7 +38,7 @@ class Lifetime:
 
 @dataclass
 class SimClock:
-    """Virtual time plus this process's own errors. `wall_base_s`: what the wall says at virtual zero."""
+    """Virtual time with this process's own clock error. `wall_base_s`: wall time at virtual time 0."""
 
     loop: asyncio.AbstractEventLoop
     wall_base_s: float
@@ -49,16 +49,17 @@ class SimClock:
         return self.loop.time()
 
     def wall(self) -> float:
-        """Return seconds since the epoch, skewed."""
+        """Return seconds since the epoch, with the process's offset."""
         return self.wall_base_s + self.loop.time() + self.wall_skew_s
 
 
 @dataclass
 class Aside:
-    """An event log without the lines of one event: `take` gets these instead, so that they are no part of the digest.
+    """An event log that diverts the lines of one event to `take`, so that they are not part of the digest.
 
-    Measures read more than the log of a simulation has; its digest is the same whether anything is measured or not.
-    These lines are numbered by themselves, under a name beside the incarnation's: readers know a line by both.
+    Measures read more lines than a simulation's log has; so its digest is the same whether anything is
+    measured or not. The diverted lines have numbers of their own, under a name similar to the incarnation's,
+    because readers identify a line by both.
     """
 
     log: EventLog
@@ -70,7 +71,7 @@ class Aside:
     written: int = 0
 
     def write(self, ev: str, **fields: Any) -> None:
-        """Append one line, here or there."""
+        """Append one line to the log, or pass it to `take`."""
         if ev != self.event:
             self.log.write(ev, **fields)
             return
@@ -83,7 +84,7 @@ class Aside:
 
 
 class LivingLog:
-    """An event log that falls silent the instant its process is killed."""
+    """An event log that writes nothing more once its process is killed."""
 
     def __init__(self, log: EventLog, life: Lifetime) -> None:
         self._log, self._life = log, life

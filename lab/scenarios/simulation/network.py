@@ -1,9 +1,9 @@
-"""The network, simulated: links with latency and faults between every component and the API server.
+"""The simulated network: links with latency and faults between every component and the API server.
 
-A `Network` joins every component to the one API server. Each component has a link; a link is a
-pair of ordered streams (what a TCP connection promises), so messages on one link never overtake each
-other, while messages of different links do. Faults are set on a link by direction: `requests` (component
-to server) and `replies` (server to component, watch events included).
+A `Network` connects every component with the one API server. Each component has a link: a pair of ordered
+streams, as in a TCP connection. Messages on one link never overtake each other, while messages of
+different links do. Faults are set on a link by direction: `requests` (component to server) and `replies`
+(server to component, watch events included).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ REQUEST_DEADLINE_S = 30.0
 CONNECTION_REFUSED_S = 0.001
 WATCH_SILENCE_S = 30.0
 DUPLICATE_LATE_MAX_S = 3.0
-"""How late the second copy of a duplicated request may come: its sender may be dead by then."""
+"""Longest delay of the second copy of a duplicated request, in seconds; its sender may be dead by then."""
 RESEND_S = 0.1
-"""How often a connection whose replies are cut tries to get through."""
+"""Interval in seconds at which a connection with cut replies retries."""
 WATCH_BATCHES_MAX = 4096
-"""Batches on the way to one watcher; beyond it the sender blocks, as a full TCP window does."""
+"""Maximum number of batches in transit to one watcher; beyond it the sender blocks, as with a full TCP window."""
 
 
 @dataclass
 class LinkProfile:
-    """How one link behaves; latencies in seconds."""
+    """Behaviour of one link; latencies in seconds."""
 
     latency_min_s: float = 0.0002
     latency_max_s: float = 0.0008
@@ -48,11 +48,11 @@ class LinkProfile:
 
 
 Answer = asyncio.Future["Response | str"]
-"""What a caller waits for: the response, or why there is none."""
+"""Future for a caller: the response, or the reason why there is none."""
 
 
 class Up(NamedTuple):
-    """The living API server: how identities reach it, its incarnation, and what is done when that ends."""
+    """The running API server: its API by identity, its incarnation, and a future that is set when it is gone."""
 
     api_for: Callable[[Identity], Api]
     life: Lifetime
@@ -71,7 +71,7 @@ class _Stream:
 
 
 class Network:
-    """Joins components to whichever incarnation of the API server is up."""
+    """Connections between components and the current incarnation of the API server."""
 
     def __init__(self, random: Random, recorder: ArrivalRecorder | None = None, traffic: Traffic | None = None) -> None:
         self.random = random
@@ -86,17 +86,17 @@ class Network:
         """Messages take no component's time, so that they arrive even while their sender is stopped."""
 
     def profile(self, component: str) -> LinkProfile:
-        """Return the (changeable) behaviour of a component's link."""
+        """Return the mutable profile of a component's link."""
         return self.profiles.setdefault(component, LinkProfile())
 
     def open(
         self, api_for: Callable[[Identity], Api], life: Lifetime, context: contextvars.Context | None = None
     ) -> None:
-        """Let this incarnation of the API server answer; its handlers run in the time of `context`."""
+        """Start to route requests to this incarnation of the API server; its handlers run in the time of `context`."""
         self.up, self.server_context = Up(api_for, life, asyncio.get_running_loop().create_future()), context
 
     def close(self) -> None:
-        """Reset every connection: the API server is gone."""
+        """Reset every connection, because the API server is gone."""
         if self.up is not None:
             self.up.gone.set_result(None)
             self.up = None
@@ -105,18 +105,18 @@ class Network:
             _settle(answer, "connection reset")
 
     def latency(self, link: LinkProfile) -> float:
-        """Return how long the next message of that link takes, in seconds."""
+        """Return the latency of the next message on that link, in seconds."""
         latency_s = self.random.uniform(link.latency_min_s, link.latency_max_s)
         return latency_s + link.faults.delay_s(self.random) if link.faults.slow_s else latency_s
 
     def delay(self, stream: _Stream, transport: SimTransport, way: str, what: Carried) -> float:
-        """Return in how many seconds a message sent now arrives, after all before it on that stream."""
+        """Return the seconds until a message sent now arrives, after all earlier ones on that stream."""
         now = asyncio.get_running_loop().time()
         component = transport.life.component
         return self.arrival(stream, component, way, what, self.latency(self.profile(component))) - now
 
     def arrival(self, stream: _Stream, component: str, way: str, what: Carried, latency_s: float) -> float:
-        """Return when a message sent now arrives, after all before it on that stream."""
+        """Return the time at which a message sent now arrives, after all earlier ones on that stream."""
         now = asyncio.get_running_loop().time()
         due_s = stream.arrival(now, latency_s)
         if self.traffic is not None:
@@ -124,7 +124,7 @@ class Network:
         return due_s
 
     def is_swallowed(self, transport: SimTransport) -> bool:
-        """Whether a request sent now never arrives."""
+        """Return whether a request sent now is lost."""
         link = self.profile(transport.life.component)
         return bool(link.faults.cut and link.faults.cuts_requests) or self._is_lost(link)
 
@@ -132,7 +132,7 @@ class Network:
         return link.faults.loss > 0 and self.random.random() < link.faults.loss
 
     def send(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer) -> None:
-        """Put a request on its way. It is on the wire now: it arrives even if its sender dies."""
+        """Send a request. From now on it is in transit: it arrives even if its sender dies."""
         link = self.profile(transport.life.component)
         if self.is_swallowed(transport) or (link.faults.drop and sort_of(request) in link.faults.drop):
             return
@@ -144,7 +144,7 @@ class Network:
             loop.call_later(late_s, self._arrive, transport, identity, request, None, context=self.context)
 
     def deliver_late(self, node: str, request: Request, late_s: float) -> None:
-        """Have a node's request arrive so much later, whatever becomes of its sender; the answer is dropped."""
+        """Deliver a node's request `late_s` later, even if its sender has died; the response is dropped."""
         sender, orphaned = node_identity(node), SimTransport(self, Lifetime("network", 1))
         loop = asyncio.get_running_loop()
         loop.call_later(late_s, self._arrive, orphaned, sender, request, None, context=self.context)
@@ -181,8 +181,9 @@ class Network:
 
 
 class SimTransport:
-    """One incarnation's connection; hands out the server as each of its identities reaches it. `gates`: the ways of its
-    nodes, over all its incarnations."""
+    """One incarnation's connection, which provides the API server for each of its identities. `gates`: fault
+    gates of its nodes, over all its incarnations.
+    """
 
     def __init__(self, network: Network, life: Lifetime, gates: Gates | None = None) -> None:
         self.network = network
@@ -193,13 +194,13 @@ class SimTransport:
         self.main: Identity | None = None
 
     def api(self, identity: str = "") -> Api:
-        """Return the server as the main or a named identity reaches it."""
+        """Return the API server for the main identity or a named one."""
         caller = self.identities[identity] if identity else self.main
         assert caller is not None
         return ObservedApi(SimApi(self, caller), self.gates)
 
     async def node_api(self, node: str) -> Api:
-        """Return the server as a node reaches it; one call to bootstrap, as the real transport makes."""
+        """Return the API server for a node, after one call to bootstrap, as in the real transport."""
         assert self.main is not None
         gate = self.gates.of(node)
         request = Request(verb="create", resource="nodetokens", name=node, deadline_s=ATTEMPT_MAX_S)
@@ -208,7 +209,7 @@ class SimTransport:
 
 
 class SimApi:
-    """`Api` over a simulated link, behind the gate of the node that it is for."""
+    """`Api` over a simulated link, behind the gate of its node."""
 
     def __init__(self, transport: SimTransport, identity: Identity, gate: Gate | None = None) -> None:
         self._transport, self._identity, self._gate = transport, identity, gate
@@ -219,7 +220,7 @@ class SimApi:
         return wire if self._gate is None else GatedApi(wire, self._gate)
 
     async def call(self, request: Request) -> Response:
-        """Answer as the server does, or raise `UnknownOutcome` at the deadline or a lost connection."""
+        """Return the server's response, or raise `UnknownOutcome` at the deadline or a lost connection."""
         response = await self._way.call(request)
         if self._recorder is not None:
             self._recorder.answered(request, response)
@@ -242,7 +243,7 @@ class SimApi:
 
 
 class _Wire:
-    """The link itself. `number`: how the recorder calls the watch that was opened last."""
+    """The link itself. `number`: the recorder's number for the watch that was opened last."""
 
     def __init__(self, transport: SimTransport, identity: Identity) -> None:
         self._transport = transport
@@ -305,8 +306,10 @@ def _settle(answer: Answer, outcome: Response | str) -> None:
 
 
 class _WatchPipe:
-    """Carries one watch's batches: the server's side pumps, the client's side takes. A stream of its own on the
-    connection, so that delayed watch events delay nothing else."""
+    """Pipe for one watch's batches: the server's side puts them in, the client's side takes them out.
+
+    It is a stream of its own on the connection, so that delayed watch events delay nothing else.
+    """
 
     def __init__(self, network: Network, transport: SimTransport, gone: asyncio.Future[None]) -> None:
         self._network, self._transport, self._gone = network, transport, gone

@@ -1,9 +1,9 @@
-"""An event loop whose clock jumps and whose order a seed decides.
+"""An event loop in virtual time, whose order is decided by a seed.
 
-Waiting moves virtual time straight to the next timer; among callbacks that are ready at the same
-moment a seeded generator picks. So one seed gives one schedule, days pass in milliseconds, and a
-deadlock is an error instead of a hang. Nothing real can enter: sockets, threads, the wall clock and the
-system's randomness raise while a simulated task runs (guarantees T-SIM).
+Waiting moves virtual time straight to the next timer. Among callbacks that are ready at the same moment,
+a seeded generator picks one. So one seed gives one schedule, days pass in milliseconds, and a deadlock is
+an error instead of a hang. Real time and randomness are excluded: sockets, threads, the wall clock and
+the system's randomness raise while a simulated task runs (guarantees T-SIM).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 TIMERS_CANCELLED_MAX = 100
-"""Cancelled timers kept before the heap is cleared of them."""
+"""Number of cancelled timers above which they are removed from the heap."""
 
 
 OWNER: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="")
-"""Whose callbacks run in a context: tasks and timers inherit it from who made them."""
+"""Owner of the callbacks in a context: tasks and timers inherit it from their creator."""
 
 
 class Deadlock(RuntimeError):
-    """No callback is ready and no timer is set: every task waits for another."""
+    """All tasks wait: no callback is ready and no timer is set."""
 
 
 class RealityLeak(RuntimeError):
-    """Simulated code reached for something real."""
+    """Simulated code used something real, such as a socket or the wall clock."""
 
 
 class _SimFuture(asyncio.Future[Any]):
-    """A future whose hash is its birth number, so that sets of futures iterate alike in every run."""
+    """A future whose hash is its creation number, so that sets of futures iterate alike in every run."""
 
     def __init__(self, *, loop: SimLoop) -> None:
         super().__init__(loop=loop)
@@ -52,7 +52,7 @@ class _SimFuture(asyncio.Future[Any]):
 
 
 class _SimTask(asyncio.Task[Any]):
-    """A task whose hash is its birth number: `TaskGroup` keeps its children in a set."""
+    """A task whose hash is its creation number: `TaskGroup` keeps its children in a set."""
 
     def __init__(self, coro: Coroutine[Any, Any, Any], *, loop: SimLoop, **kwargs: Any) -> None:
         self._birth = loop.next_birth()
@@ -92,15 +92,15 @@ class SimLoop(asyncio.BaseEventLoop):
         return _SimFuture(loop=self)
 
     def time(self) -> float:
-        """Return virtual seconds since the loop was made."""
+        """Return virtual seconds since the loop was created."""
         return self._virtual_now
 
     def freeze(self, owner: str) -> None:
-        """Run nothing of that owner until `thaw`, as SIGSTOP does; what it waits for goes on happening."""
+        """Stop all callbacks of that owner until `thaw`, like SIGSTOP; events for it continue to arrive."""
         self._frozen.setdefault(owner, [])
 
     def thaw(self, owner: str) -> None:
-        """Resume the owner, at once with all that became ready meanwhile. Without a freeze it does nothing."""
+        """Resume the owner, and run everything that became ready in the meantime. Without a freeze it does nothing."""
         self._ready.extend(self._frozen.pop(owner, ()))  # type: ignore[attr-defined]
 
     def _is_held(self, handle: asyncio.Handle) -> bool:
@@ -221,8 +221,8 @@ def _interruptible(loop: SimLoop) -> Iterator[None]:
 def run(main: Coroutine[Any, Any, T], *, seed: int | str = 0) -> T:
     """Run a coroutine to its end in virtual time and return its result.
 
-    The collector is off meanwhile: when it runs depends on allocation counts, and finalizers must not
-    decide an outcome. Raises: Deadlock, RealityLeak, KeyboardInterrupt, and whatever `main` raises.
+    The garbage collector is off during the run: its timing depends on allocation counts, and finalizers must
+    not affect the outcome. Raises: Deadlock, RealityLeak, KeyboardInterrupt, and whatever `main` raises.
     """
     loop = SimLoop(seed)
     collected = gc.isenabled()

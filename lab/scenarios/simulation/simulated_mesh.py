@@ -1,7 +1,7 @@
 """The mesh in one virtual loop: the same wirings as the processes, over simulated seams.
 
-Each component is a `_Process`: a build function, a disk image that survives it, and at most one living
-incarnation. A supervisor restarts what ended, after the back-off of guarantees P14.
+Each component is a `_Process`: a build function, a disk image that survives restarts, and at most one
+living incarnation. A supervisor restarts ended components after the back-off of guarantees P14.
 """
 
 import asyncio
@@ -58,13 +58,13 @@ from services.telemetry.spans import service_attributes
 from services.telemetry.traces import MemorySpans, Tracer
 
 WALL_BASE_S = 1_767_225_600.0
-"""2026-01-01T00:00:00Z: what every clock on the wall says when virtual time begins."""
+"""2026-01-01T00:00:00Z: wall-clock time when virtual time begins."""
 START_MIN_S, START_MAX_S = 0.05, 0.25
 RESTART_BACKOFF_MIN_S, RESTART_BACKOFF_MAX_S = 0.2, 5.0
 READY_POLL_S = 0.05
 READY_LIMIT_S = 60.0
 STOP_MAX_S = 10.0
-"""So long a component may take to end in good order, as a process may (`services.runtime.process`)."""
+"""Longest orderly shutdown of a component in seconds, the same as for a process (`services.runtime.process`)."""
 
 Build = Callable[[Seams], Component]
 
@@ -101,7 +101,7 @@ class _Process:
 
 
 class SimMesh:
-    """`Mesh` in virtual time. Make and use it inside `simloop.run`."""
+    """`Mesh` in virtual time. Create and use it inside `simloop.run`."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class SimMesh:
         traffic: Traffic | None = None,
         on_move: Callable[[Line], None] | None = None,
     ) -> None:
-        """`on_move`: called with the lines about pods in the scheduling queue, which are in no log."""
+        """Create the mesh. `on_move`: called with the lines about pods in the scheduling queue, which are in no log."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop), "a simulated mesh lives in virtual time"
         self._loop = loop
@@ -241,7 +241,7 @@ class SimMesh:
         return list(self._host_of)
 
     def instance(self, component: str) -> Component | None:
-        """Return the component's living incarnation, to look at; None when it is down."""
+        """Return the component's living incarnation for inspection; None when it is down."""
         return self._process(component).component
 
     def _process(self, component: str) -> _Process:
@@ -259,15 +259,17 @@ class SimMesh:
 
     @property
     def progress(self) -> None:
-        """Nothing: the observer's link has no latency."""
+        """None: the observer's link has no latency."""
         return
 
     def api(self, identity: Identity) -> Api:
-        """Return the server over a link without faults or latency."""
+        """Return the API server over a link without faults or latency."""
         return SimApi(SimTransport(self._network, self._observer_life), identity)
 
     async def start(self) -> None:
-        """Start the API server, then everything else; return when all is ready and all nodes are. Raises: MeshError."""
+        """Start the API server, then everything else; return when all components and nodes are ready. Raises:
+        MeshError.
+        """
         for process in self._processes.values():
             process.keeper = asyncio.create_task(self._keep(process))
         try:
@@ -293,7 +295,7 @@ class SimMesh:
             await asyncio.sleep(READY_POLL_S)
 
     async def restart(self, component: str, switches: Sequence[str] = ()) -> None:
-        """End an incarnation in good order and return when the next one, with these switches, is ready."""
+        """Shut an incarnation down in an orderly way; return when the next one, with these switches, is ready."""
         process = self._process(component)
         process.switches = process.switches.replace(Switches.parse(switches).chosen)
         what = {"set": list(switches)} if switches else {}
@@ -392,20 +394,20 @@ class SimMesh:
         process.component = None
 
     def exit_codes(self, component: str) -> Sequence[int]:
-        """Return the exit codes that ends by itself would have had, oldest first."""
+        """Return the exit codes that the lives that ended by themselves would have had, oldest first."""
         return self._process(component).exit_codes
 
     async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
-        """Have an emulated device plugin do something. Raises: ValueError."""
+        """Make an emulated device plugin act. Raises: ValueError."""
         sockets = SimSockets(self._sockets, self._observer_life)
         await command_plugin(sockets, "nodes", node, resource, act, devices)
 
     async def command_driver(self, node: str, driver: str, act: str, words: tuple[str, ...]) -> None:
-        """Have an emulated DRA driver do something. Raises: ValueError."""
+        """Make an emulated DRA driver act. Raises: ValueError."""
         await command_driver(SimSockets(self._sockets, self._observer_life), "nodes", node, driver, act, words)
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
-        """End an incarnation between two instants, or at its site; its disk keeps what was synced."""
+        """Kill an incarnation between two instants, or at its site; its disk keeps all synced data."""
         if site is not None:
             await self.reached(component, site, lambda: self.sever(component, down_s))
         else:
@@ -413,7 +415,7 @@ class SimMesh:
         await asyncio.sleep(0)
 
     def sever(self, component: str, down_s: float | None = None) -> None:
-        """Kill at this very instant, in the middle of whatever the component does."""
+        """Kill an incarnation at this very instant, in the middle of whatever the component does."""
         process = self._process(component)
         process.down_until = max(process.down_until, self.clock.now() + (down_s or 0.0))
         if process.life is None or process.life.is_over:
@@ -425,7 +427,7 @@ class SimMesh:
         self._loop.thaw(process.name)  # also what is stopped dies at once
 
     def on_line(self, handler: Callable[[Line], None]) -> None:
-        """Call `handler` with every line of the event log, before what it reports is disclosed."""
+        """Call `handler` with every line of the event log, before its effect is visible to others."""
         self._handlers.append(handler)
 
     def _on_line(self, line: Line) -> None:
@@ -433,7 +435,7 @@ class SimMesh:
             handler(line)
 
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
-        """Stop the component in the middle of whatever it does, and let it go on later as if no time had passed."""
+        """Stop the component in the middle of whatever it does, and resume it later as if no time had passed."""
         name = self._process(component).name
         if site is not None:
             await self.reached(name, site, lambda: self._freeze(name))
@@ -446,7 +448,7 @@ class SimMesh:
             self._chaos.write("fault.heal", data={"target": name, "what": "pause"})
 
     async def reached(self, component: str, site: Site, strike: Callable[[], None]) -> None:
-        """Return once the component has passed the site and, in that very instant, was struck."""
+        """Return once the component has reached the site, at which `strike` was called in that very instant."""
         process = self._process(component)
         reached = self._loop.create_future()
         left = site.count
@@ -477,7 +479,7 @@ class SimMesh:
         self._loop.freeze(name)
 
     async def corrupt(self, component: str, how: str, what: str) -> None:
-        """Kill the host, and damage its checkpoint or its runtime's record before it is back."""
+        """Kill the host, and corrupt its checkpoint or its runtime's record before it is back."""
         process = self._process(component)
         files = process.disk_image.files
         damaged = corrupted({name: bytes(data) for name, data in files.items()}, how, what)
@@ -507,13 +509,13 @@ class SimMesh:
         self._chaos.write("fault.inject" if what else "fault.heal", data={"target": target, **what})
 
     def set_clock(self, component: str, offset_s: float) -> None:
-        """Have the component's wall clock be off by so much; virtual seconds go on as they do."""
+        """Offset the component's wall clock; its virtual seconds are not affected."""
         process = self._process(component)
         process.clock.wall_skew_s = offset_s
         self._report(f"clock/{process.name}", {"offset_s": offset_s} if offset_s else {})
 
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
-        """Have every sync fail with that error, or take so much longer."""
+        """Make every sync fail with that error, or take `slow_s` longer."""
         process = self._process(component)
         process.disk_image.broken = disk_error(error)
         process.disk_image.slow_s = slow_s
@@ -521,7 +523,7 @@ class SimMesh:
         self._report(f"disk/{process.name}", what | ({"slow_s": slow_s} if slow_s else {}))
 
     async def reboot(self, component: str, down_s: float) -> None:
-        """Kill the host, and begin a new boot of its machine before it is back."""
+        """Kill the host, and start a new boot of its machine before it is back."""
         process = self._process(component)
         self.sever(component, down_s)
         boot_id = f"{self._random.getrandbits(128):032x}"
@@ -530,11 +532,11 @@ class SimMesh:
         await asyncio.sleep(0)
 
     def has_machine(self, node: str) -> bool:
-        """Whether a kubelet hosts the node."""
+        """Return whether a kubelet hosts the node."""
         return node in self._host_of
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
-        """Put a file on the disk of the node's process, which survives its kills. Raises: ValueError."""
+        """Put a file on the disk of the node's process; it survives kills. Raises: ValueError."""
         files = self._host(node).disk_image.files
         if data is None:
             files.pop(path_of(node, name), None)

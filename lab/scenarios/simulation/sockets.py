@@ -1,7 +1,9 @@
-"""Unix sockets in virtual time: calls take a moment, a killed process leaves its socket behind but answers no more.
+"""Unix sockets in virtual time: calls have a latency, and a killed process leaves its socket file behind
+without a server.
 
-A `MachineSockets` holds the sockets of one simulated machine; every incarnation of a process has its own `SimSockets`
-on it. What is served runs in the time of the process that serves it, so a stopped process answers when it goes on.
+A `MachineSockets` holds the sockets of one simulated machine; every incarnation of a process has its own
+`SimSockets` on it. A server runs in the time of its process, so a stopped process answers when it
+resumes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ CONNECT_POLL_S = 0.1
 
 
 class MachineSockets:
-    """The sockets of one machine, by path. `random` decides how long messages take."""
+    """The sockets of one machine, by path. `random` determines the latency of messages."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -33,11 +35,11 @@ class MachineSockets:
         """Messages take no process's time, so that they arrive even while their sender is stopped."""
 
     def latency_s(self) -> float:
-        """Return how long the next message takes."""
+        """Return the latency of the next message, in seconds."""
         return self._random.uniform(LATENCY_MIN_S, LATENCY_MAX_S)
 
     def reach(self, path: str) -> _Served:
-        """Return who serves there. Raises: RpcError as Go's dialer says it."""
+        """Return the server at that path. Raises: RpcError with the text of Go's dialer."""
         served = self.files.get(path)
         if served is None or served.is_over:
             why = "connect: connection refused" if served is not None else "connect: no such file or directory"
@@ -47,7 +49,7 @@ class MachineSockets:
 
 
 class _Served:
-    """One socket and the process behind it. `is_over`: none is, although the file may still be there."""
+    """One socket and the process that serves it. `is_over`: no process serves it, although the file may still exist."""
 
     def __init__(self, machine: MachineSockets, path: str, service: LocalService, life: Lifetime) -> None:
         self.service = service
@@ -79,7 +81,7 @@ class _Served:
 
 
 class _Pipe:
-    """What comes back: messages in order, then the end or what went wrong."""
+    """The responses: messages in order, then the end or an error."""
 
     def __init__(self, machine: MachineSockets) -> None:
         self._machine, self._loop = machine, asyncio.get_running_loop()
@@ -116,7 +118,7 @@ class _Connection:
         self._machine, self._path = machine, path
 
     async def connect(self, timeout_s: float) -> None:
-        """Return once a server is there. Raises: RpcError."""
+        """Wait until a server accepts the connection. Raises: RpcError."""
         loop = asyncio.get_running_loop()
         limit_s = loop.time() + timeout_s
         while True:
@@ -131,7 +133,7 @@ class _Connection:
                 await asyncio.sleep(CONNECT_POLL_S)
 
     async def broken(self) -> None:
-        """Return once the connection that was there is not any more."""
+        """Wait until the existing connection is broken."""
         pipe = _Pipe(self._machine)
         try:
             there = self._machine.reach(self._path)
@@ -146,7 +148,7 @@ class _Connection:
     async def call(
         self, method: str, request: bytes, timeout_s: float | None = None, *, traceparent: str = ""
     ) -> bytes:
-        """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
+        """Call a method and return the answer; without a timeout wait indefinitely. Raises: RpcError."""
         pipe = _Pipe(self._machine)
         loop = asyncio.get_running_loop()
         late = RpcError("DeadlineExceeded", "context deadline exceeded")
@@ -190,7 +192,7 @@ class _Connection:
         return serving
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
 
 
 _GONE = RpcError("Unavailable", "error reading from server: EOF")
@@ -236,26 +238,26 @@ async def _streamed(there: _Served, method: str, request: bytes, pipe: _Pipe) ->
 
 
 class SimSockets:
-    """The sockets of the machine, as one incarnation of a process reaches them."""
+    """The machine's sockets as one incarnation of a process accesses them."""
 
     def __init__(self, machine: MachineSockets, life: Lifetime) -> None:
         self._machine, self._life = machine, life
 
     async def serve(self, path: str, service: LocalService) -> _Served:
-        """Serve on a socket; the server that was there before is not reached any more."""
+        """Serve on a socket; a previous server at that path is no longer reachable."""
         served = self._machine.files[path] = _Served(self._machine, path, service, self._life)
         return served
 
     def dial(self, path: str) -> _Connection:
-        """Return a way to that socket."""
+        """Return a connection to that socket."""
         return _Connection(self._machine, path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a socket of that path, with or without anybody behind it."""
+        """Return whether there is a socket file at that path, with or without a server."""
         return path in self._machine.files
 
     def clear(self, directory: str) -> None:
-        """Leave a directory without sockets."""
+        """Remove all sockets from a directory."""
         for path in [p for p in self._machine.files if p.rpartition("/")[0] == directory.rstrip("/")]:
             del self._machine.files[path]
 

@@ -1,4 +1,4 @@
-"""Messages between simulated components and the API server, for what holds them back or records them. Pure."""
+"""Messages between simulated components and the API server, for code that delays or records them. Pure."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -7,28 +7,30 @@ from services.api.errors import ApiError
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 
 Carried = Request | tuple[Request, Response] | WatchRequest | list[WatchEvent] | ApiError | None
-"""What one message holds: a call, a call with its answer, the opening of a watch, a batch, how a watch ended."""
+"""Content of one message: a call, a call with its response, the opening of a watch, a batch, or the end of a watch."""
 
 
 Traffic = Callable[[str, str, Carried, float, float], float]
-"""Knows every message that is on its way and may hold it back; `lab.explore.recorder.Recorder.carry` is one.
+"""Function that sees every message in transit and may delay it; `lab.explore.recorder.Recorder.carry` is
+one.
 
-Called with the component that is not the API server, the way (request, reply or watch), what is carried, when it was
-sent and when it is due (virtual seconds); returns when it arrives, then or later.
+Its arguments are the component that is not the API server, the way (request, reply or watch), the
+content, the time it was sent and the time it is due (virtual seconds). It returns the time of arrival:
+the due time or later.
 """
 
 
 class ArrivalRecorder(Protocol):
-    """Sees what arrives at components; `scenarios.invariants.Auditor` is one."""
+    """Recorder of messages that arrive at components; `scenarios.invariants.Auditor` is one."""
 
     def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
-        """A component opened a watch; return the number to call it by."""
+        """Note that a component opened a watch; return the number that identifies it."""
 
     def received(self, number: int, batch: list[WatchEvent]) -> None:
-        """A batch is about to be handed to the component."""
+        """Note a batch that is about to be passed to the component."""
 
     def closed(self, number: int) -> None:
-        """The watch is over, for whatever reason."""
+        """Note that the watch has ended, for any reason."""
 
     def answered(self, request: Request, response: Response) -> None:
-        """An answer is about to be handed to the component."""
+        """Note a response that is about to be passed to the component."""

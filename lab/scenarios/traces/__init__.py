@@ -1,1 +1,1 @@
-"""A pod's life from its spans. Pure."""
+"""The life of a pod, reconstructed from its spans. Pure."""

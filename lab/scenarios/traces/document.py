@@ -1,4 +1,4 @@
-"""A waterfall as JSON: what `keplab trace -o json` prints, and what the live page draws. Pure."""
+"""A waterfall as JSON, for `keplab trace -o json` and for the live page. Pure."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from lab.scenarios.traces.waterfall import Waterfall
 
 
 def document(fall: Waterfall) -> dict[str, object]:
-    """Return spans, critical path, and what they add up to."""
+    """Return spans, critical path, and the totals."""
     return {
         "pod": msgspec.to_builtins(fall.pod),
         "trace_id": fall.trace_id,
@@ -35,7 +35,7 @@ def document(fall: Waterfall) -> dict[str, object]:
 
 
 def drawn(fall: Waterfall) -> dict[str, object]:
-    """Return the same with what the page draws: the span of time, each row's depth, and when the pieces were (ns)."""
+    """Return the same with data for drawing: the span of time, each row's depth, and the times of the pieces (ns)."""
     return {
         **document(fall),
         "begin_ns": fall.begin_ns,

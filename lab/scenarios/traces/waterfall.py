@@ -1,10 +1,10 @@
-"""A pod's life as a waterfall: which spans belong to it, and where the time to Running went. Pure.
+"""A pod's life as a waterfall: the spans that belong to it, and the breakdown of its time to Running. Pure.
 
-The critical path is found by walking back. It begins at the write that made the pod Running and asks
-of each span what caused it: its parent, or the change its reader was linked to, up to the request that
-created the pod. Only what the pod waited for is on that chain; an Event that was written meanwhile is
-shown, and is not on it. The pieces of the path follow each other without gap or overlap, so their sum
-is the start-up latency, to the nanosecond.
+The critical path is found by walking back. It begins at the write that made the pod Running, and follows
+the cause of each span up to the request that created the pod. A cause is the parent, or the change to
+which the span of its reader is linked. Only spans that the pod waited for are on that chain; an Event
+written in the meantime is shown, but is not on it. The pieces of the path follow each other without gap
+or overlap, so their sum is the start-up latency, to the nanosecond.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from msgspec.structs import replace as replaced
 from services.telemetry.spans import OWN_NAMES, RPC_PREFIX, SPAN_NAMES, FinishedSpan, parse_traceparent
 
 HANDOVER_NS = 100_000
-"""A shorter pause before a stage of a span belongs to that stage: it is how it begins."""
+"""Pause in nanoseconds before a stage of a span; a shorter one counts as part of the stage."""
 ABOVE_MAX = 24
-"""So far up are causes shown that are not the pod's own: the reconcile that created it, what that answered."""
+"""Maximum number of levels above the pod's own spans at which causes are shown, such as the reconcile that
+created it.
+"""
 
 _NAME, _NAMESPACE, _UID = SPAN_NAMES["pod"], SPAN_NAMES["namespace"], SPAN_NAMES["uid"]
 _PHASE, _CONTROLLER, _RESOURCE = SPAN_NAMES["phase"], SPAN_NAMES["controller"], OWN_NAMES["resource"]
@@ -31,7 +33,7 @@ _FINAL = ("Failed", "Succeeded")
 
 @dataclass(frozen=True)
 class PodId:
-    """Which pod: a name may have been used by several, one after the other."""
+    """Identity of a pod; several pods may have had the same name, one after the other."""
 
     namespace: str
     name: str
@@ -40,8 +42,11 @@ class PodId:
 
 @dataclass(frozen=True)
 class Piece:
-    """One stretch of the critical path, in nanoseconds since the epoch: `service: span`, or the way between two.
-    `span_id`: the span that is charged; empty for a way."""
+    """One stretch of the critical path, in nanoseconds since the epoch: `service: span`, or the transit between
+    two spans.
+
+    `span_id`: the span that the time is charged to; empty for transit.
+    """
 
     what: str
     start_ns: int
@@ -50,13 +55,13 @@ class Piece:
 
     @property
     def ms(self) -> float:
-        """How long it took."""
+        """Duration in milliseconds."""
         return (self.end_ns - self.start_ns) / 1e6
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the picture. `is_critical`: whether the pod waited for this span."""
+    """One row of the picture. `is_critical`: whether the pod waited for this span."""
 
     span: FinishedSpan
     depth: int
@@ -65,11 +70,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """The rows, parents before their children; the critical path and what it led to.
+    """The rows, parents before their children, and the critical path with its outcome.
 
-    `phase`: what the pod became at the end of the path; empty when no span says, and the path ends
-    with the last span seen. `later`: how many spans began after that and are left out. `is_connected`:
-    every span of the chain names the next; else a cause was guessed, because a span is lost or not written yet.
+    `phase`: the pod's phase at the end of the path; empty when no span has it, and the path ends with the
+    last span seen. `later`: number of omitted spans that began after that. `is_connected`: whether every span
+    of the chain names the next; otherwise a cause was guessed, because a span is lost or not written yet.
     """
 
     pod: PodId
@@ -89,7 +94,7 @@ class Waterfall:
 
     @property
     def total_ms(self) -> float:
-        """From the request that created the pod to the end of the path."""
+        """Milliseconds from the request that created the pod to the end of the path."""
         return (self.end_ns - self.begin_ns) / 1e6
 
     @property
@@ -117,9 +122,11 @@ def _matching(first: Mapping[PodId, int], pattern: str, namespace: str) -> list[
 def waterfall(
     spans: Iterable[FinishedSpan] | SpanGraph, pattern: str, namespace: str = "", *, whole: bool = False
 ) -> Waterfall | None:
-    """Return the waterfall of the first pod that a glob matches, or None when no span names one. A plain name that was
-    used again means the last pod of that name. `spans`: their graph, where more than one pod is asked for; `whole`:
-    keep what came after the pod was Running."""
+    """Return the waterfall of the first pod that matches a glob; None when no span names one.
+
+    A plain name that was used by several pods means the last of them. `spans`: pass their graph when several
+    pods are queried; `whole`: keep spans from after the pod was Running.
+    """
     graph = spans if isinstance(spans, SpanGraph) else SpanGraph(spans)
     found = graph.matching(pattern, namespace)
     if not found:
@@ -166,9 +173,12 @@ def _last(own: Sequence[FinishedSpan]) -> tuple[FinishedSpan, str]:
 
 
 class SpanGraph:
-    """Spans by what they are to each other. A request is one span here, its server's: that of the client, which is as
-    long and the way there and back, stands for its own parent. A webhook or an extender has no span of its own that is
-    known: of a request to one the client's is shown."""
+    """Graph of spans with their relations.
+
+    A request is one span here, that of the server. The client's span, which covers the same time plus
+    transit, is replaced by its own parent. A webhook or an extender has no known span of its own; for a
+    request to one, the client's span is shown.
+    """
 
     def __init__(self, spans: Iterable[FinishedSpan]) -> None:
         every = list(spans)
@@ -192,7 +202,7 @@ class SpanGraph:
 
     @cached_property
     def pods(self) -> dict[PodId, int]:
-        """The pods that are named, and when the first span of each began."""
+        """Pods named in spans, with the start of the first span of each."""
         return _pods(self.by_id.values())
 
     def matching(self, pattern: str, namespace: str = "") -> list[PodId]:
@@ -200,19 +210,19 @@ class SpanGraph:
         return _matching(self.pods, pattern, namespace)
 
     def linked(self, span: FinishedSpan) -> Iterator[FinishedSpan]:
-        """Yield the spans this one links to, as far as they are known."""
+        """Yield the known spans that this one links to."""
         for link in span.links:
             context = parse_traceparent(link)
             if context is not None and (found := self.by_id.get(context.span_id)) is not None:
                 yield found
 
     def stages(self, span: FinishedSpan) -> list[FinishedSpan]:
-        """Return the children in the span's own process: what it was busy with."""
+        """Return the span's children in its own process: the stages of its work."""
         process, children = (span.service, span.instance), self.children.get(span.span_id, ())
         return [child for child in children if (child.service, child.instance) == process]
 
     def cause(self, span: FinishedSpan) -> FinishedSpan | None:
-        """Return what this span was started for: its parent, or else the first it is linked to."""
+        """Return the cause of this span: its parent, or else the first span it links to; None if neither is known."""
         return self.by_id.get(span.parent) or next(self.linked(span), None)
 
 
@@ -253,10 +263,11 @@ def _names_another(span: FinishedSpan, uid: str) -> bool:
 
 
 def causes(graph: SpanGraph, own: Sequence[FinishedSpan], last: FinishedSpan, uid: str) -> list[FinishedSpan]:
-    """Return the chain of what `last` waited for, itself first, the request that created the pod at the end.
+    """Return the chain of spans that `last` waited for: `last` first, the request that created the pod at the
+    end.
 
-    Where the thread is lost (a reader that listed instead of watching, a span that was never written, a
-    cause that is not about this pod) it is taken up at the pod's span that ended last before.
+    The chain may break: at a reader that listed instead of watching, at a span that was never written, or at
+    a cause about another pod. It then continues at the pod's span that ended last before.
     """
     chain, seen = [last], {last.span_id}
     while True:
@@ -309,7 +320,7 @@ def title(span: FinishedSpan) -> str:
 
 
 def label(span: FinishedSpan) -> str:
-    """Return a short title with what a reader would ask next: of which kind, on which node, with which result."""
+    """Return a short title with the most useful details: the kind, the node, the result."""
     attributes = span.attributes
     resource = attributes.get(_RESOURCE, "")
     notes = [
@@ -326,8 +337,8 @@ def label(span: FinishedSpan) -> str:
 def critical_path(graph: SpanGraph, chain: Sequence[FinishedSpan], begin_ns: int, end_ns: int) -> list[Piece]:
     """Cut [begin, end] into pieces, walking back along `chain` (the last span first).
 
-    A span is charged for the time until what it caused began, or until it ended; what is left between
-    is the way from one to the other. Stages a span had in its own process are named instead of it.
+    A span is charged for the time until the span that it caused began, or until it ended. The time between
+    two spans is transit. If a span has stages in its own process, these are named instead of it.
     """
     on_chain = {span.span_id for span in chain}
     back: list[Piece] = []
@@ -405,8 +416,10 @@ def _tree(spans: Sequence[FinishedSpan]) -> list[tuple[FinishedSpan, int]]:
 
 
 def bar(span: FinishedSpan, begin_ns: int, end_ns: int, width: int, mark: str) -> str:
-    """Return a line of `width` characters with the span's stretch of [begin, end] drawn in it. What lies before the
-    beginning or after the end is shown by an arrow at that side."""
+    """Return a line of `width` characters in which the span's part of [begin, end] is drawn.
+
+    An arrow at a side shows that the span continues before the beginning or after the end.
+    """
     whole = max(end_ns - begin_ns, 1)
     if span.end_ns < begin_ns:
         return "◂".ljust(width)

@@ -1,1 +1,1 @@
-"""Which pods want each other near, and which do not: what InterPodAffinity is made of."""
+"""The parts of InterPodAffinity: which pods should be near each other, and which should not."""

@@ -1,6 +1,6 @@
-"""Filter and Score: put a pod near pods it wants, and away from pods it, or they, do not want.
+"""Filter and Score: place a pod near pods that affinity matches, and apart from those of anti-affinity.
 
-Required terms refuse, preferred ones weigh; existing pods' terms count in both.
+Required terms reject, preferred ones score; existing pods' terms count in both.
 
 Source: scheduler-queue-and-cycles 6 and 12.4; KEP-2249 (namespace selector), KEP-3633 (match label keys).
 """
@@ -42,7 +42,7 @@ HOSTILE_REASON = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 @dataclass(slots=True)
 class Required:
-    """What PreFilter leaves. `affinity`: counts of pods that all affinity terms mean, one grouping a term."""
+    """The state of PreFilter. `affinity`: counts of pods that all affinity terms match, one grouping per term."""
 
     terms: PodTerms
     affinity: tuple[Grouping | None, ...]
@@ -57,15 +57,18 @@ class Required:
 
 
 class InterPodAffinityArgs(Args, frozen=True):
-    """`hardPodAffinityWeight`, 0 to 100: what an existing pod's required affinity is worth in scoring.
-    `ignorePreferredTermsOfExistingPods`: pods without preferences of their own are not scored by those of others."""
+    """The plugin's arguments.
+
+    `hardPodAffinityWeight`, 0 to 100: the weight of an existing pod's required affinity in scoring.
+    `ignorePreferredTermsOfExistingPods`: pods without preferred terms are not scored by those of others.
+    """
 
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
 class InterPodAffinity:
-    """Required terms of the pod, and of pods that are there, reject; preferred ones score."""
+    """The plugin: required terms of the pod and of existing pods reject; preferred ones score."""
 
     name = "InterPodAffinity"
 
@@ -77,7 +80,7 @@ class InterPodAffinity:
         self._is_faithful = handle.switches.of(PluginSwitches).has_faithful_hints
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
-        """Skip pods without required terms that no existing pod keeps away."""
+        """Skip pods without required terms that no existing pod's anti-affinity matches."""
         index = self._cache.index
         if not index.term_count and has_no_terms(pod):
             return SKIP
@@ -121,15 +124,15 @@ class InterPodAffinity:
         return unschedulable(HOSTILE_REASON) if hand.is_hostile(labels) else SUCCESS
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        """Count a pod that was put on the node for a what-if."""
+        """Count a pod that a what-if puts on the node."""
         state.data[self.name].hand.change(added, node.labels, 1)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        """Stop counting a pod that was taken off the node for a what-if."""
+        """Stop counting a pod that a what-if takes off the node."""
         state.data[self.name].hand.change(removed, node.labels, -1)
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
-        """Return the rows where all three hold."""
+        """Return the rows where all three conditions hold."""
         required: Required = state.data[self.name]
         mask = _near(required, columns)
         for grouping in (*required.unwanted, *required.hostile):
@@ -138,7 +141,7 @@ class InterPodAffinity:
         return mask
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """A node is charged to the first of the three."""
+        """Return the refusals; a node is charged to the first of the three conditions that fails."""
         required: Required = state.data[self.name]
         near = _near(required, columns)
         alone = np.zeros_like(refused) if near is None else refused & ~near
@@ -153,7 +156,7 @@ class InterPodAffinity:
         ]
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
-        """Add up, by label and value, what each term is worth; skip when no term means any pod."""
+        """Add up the weights of the terms by label and value; skip when no term matches any pod."""
         index, own = self._cache.index, pod.terms
         has_preferences = bool(own.preferred_affinity or own.preferred_anti_affinity)
         if not has_preferences and (self._args.ignore_preferred_terms_of_existing_pods or not index.term_count):
@@ -186,7 +189,10 @@ class InterPodAffinity:
         return total
 
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
-        """The best sum gets 100, the worst 0; in floating point and then cut, as upstream: 29 of 100 is 28."""
+        """Scale the best sum to 100 and the worst to 0.
+
+        The scale is computed in floating point and then truncated, as upstream: 29 of 100 is 28.
+        """
         if isinstance(raw, int):
             return 0
         among = raw[feasible]
@@ -197,10 +203,13 @@ class InterPodAffinity:
         return scores
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Pods come, go or change labels, nodes come or change labels; if asked, nodes that go and namespaces count.
+        """Return events of pods that come, go or change labels, and of nodes that come or change labels.
 
-        With `interpodaffinity.faithful_hints` the releases' registrations and node hint; their gap is that a pod that
-        only others keep away, or that meant a namespace's new labels, waits for the leftover flush.
+        Without `interpodaffinity.faithful_hints`, deleted nodes and namespaces count, too.
+
+        With `interpodaffinity.faithful_hints` the releases' registrations and node hint are used; their gap is that
+        a pod that only other pods' terms reject, or that a namespace's new labels would help, waits for the
+        leftover flush.
         """
         pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
         if self._is_faithful:

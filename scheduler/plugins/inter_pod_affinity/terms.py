@@ -1,5 +1,7 @@
-"""The incoming pod's terms with their namespaces filled in, and questions about existing pods made of them.
-Source: scheduler-queue-and-cycles 6, 12.4."""
+"""The incoming pod's terms with their namespaces resolved, and the questions about existing pods.
+
+Source: scheduler-queue-and-cycles 6, 12.4.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,16 @@ NO_LABELS: Mapping[str, str] = {}
 
 
 def namespace_labels(world: World, name: str) -> Mapping[str, str]:
-    """Return the namespace's labels; none when it is not known."""
+    """Return the namespace's labels; empty when it is not known."""
     found = world.get(Namespace, Key("", name))
     return found.metadata.labels if found is not None else NO_LABELS
 
 
 def unrolled(terms: PodTerms, world: World) -> PodTerms:
     """Return the terms with namespace selectors replaced by the namespaces they select now.
-    An empty selector stays: it means every namespace, those that are not known, too."""
+
+    An empty selector stays: it selects every namespace, unknown ones too.
+    """
 
     def names(term: PodTerm) -> PodTerm:
         selector = term.namespace_selector
@@ -41,17 +45,17 @@ def unrolled(terms: PodTerms, world: World) -> PodTerms:
 
 
 def means(term: PodTerm, namespace: str, labels: Mapping[str, str]) -> bool:
-    """Whether an unrolled term means a pod of that namespace with these labels."""
+    """Whether an unrolled term matches a pod of that namespace with these labels."""
     return term.matches(namespace, labels, NO_LABELS)
 
 
 def means_all(terms: Sequence[PodTerm], namespace: str, labels: Mapping[str, str]) -> bool:
-    """Whether there are terms and every one means the pod; only then the pod counts for affinity (12.4)."""
+    """Whether there are terms and all of them match the pod; only then the pod counts for affinity (12.4)."""
     return bool(terms) and all(means(term, namespace, labels) for term in terms)
 
 
 def question(terms: Sequence[PodTerm]) -> Question | None:
-    """Return which existing pods all the unrolled terms mean; None when no pod can."""
+    """Return the question for the existing pods that all the unrolled terms match; None when no pod can match."""
     clauses: list[Clause] = []
     for term in terms:
         if term.selector is None:
@@ -71,12 +75,14 @@ Counts = dict[Pair, int]
 
 
 class Neighbours:
-    """Pod affinity as the rule reads, for one node: pods counted by hand, one after the other.
+    """Pod affinity by the plain rule, for one node: pods are counted one after the other.
 
-    Asked about nodes that were changed in thought, where the counts kept for all nodes do not hold, and held equal to
-    them by tests. Three counts: who the pod wants near, whom it wants far, and who wants the pod far.
+    It is used for hypothetical nodes, for which the counts of all nodes do not hold, and tests compare both.
+    Three counts: pods that the pod's affinity matches, pods that its anti-affinity matches, and pods whose
+    anti-affinity matches it.
 
-    `terms` are the pod's own, unrolled; existing pods' terms are asked with the labels of the pod's namespace.
+    `terms` are the pod's own, unrolled; existing pods' terms are matched with the labels of the pod's
+    namespace.
     """
 
     def __init__(self, pod: PodInfo, terms: PodTerms, namespace_labels: Mapping[str, str]) -> None:
@@ -88,7 +94,7 @@ class Neighbours:
         self.hostile: Counts = {}
 
     def change(self, other: PodInfo, node_labels: Mapping[str, str], by: int) -> None:
-        """Follow a pod put on (1) or taken off (-1) a node with these labels."""
+        """Count a pod put on (1) or taken off (-1) a node with these labels."""
         pod, labels = self._pod, other.metadata.labels
         for term in other.terms.required_anti_affinity:
             if term.matches(pod.key.namespace, pod.metadata.labels, self._namespace_labels):
@@ -107,7 +113,7 @@ def _count(counts: Counts, key: str, labels: Mapping[str, str], by: int) -> None
 
 
 class Census:
-    """The cluster as it is, counted when first asked for."""
+    """The present cluster, counted at the first request."""
 
     def __init__(
         self, pod: PodInfo, terms: PodTerms, namespace_labels: Mapping[str, str], nodes: Iterable[NodeInfo]
@@ -117,7 +123,7 @@ class Census:
 
     @cached_property
     def counts(self) -> Neighbours:
-        """All pods on known nodes, terminating ones included."""
+        """The counts of all pods on known nodes, terminating ones included."""
         counts = Neighbours(self.pod, self.terms, self.namespace_labels)
         for info in self._nodes:
             if info.node is not None:
@@ -127,26 +133,28 @@ class Census:
 
 
 class HandCount:
-    """A census, and what a what-if has changed since."""
+    """A census, and the changes of a what-if since."""
 
     def __init__(self, census: Census) -> None:
         self._census = census
         self._changes = Neighbours(census.pod, census.terms, census.namespace_labels)
 
     def clone(self) -> HandCount:
-        """Return a copy that may be changed by itself."""
+        """Return a copy that can be changed independently."""
         copy = HandCount(self._census)
         mine, other = self._changes, copy._changes
         other.wanted, other.unwanted, other.hostile = dict(mine.wanted), dict(mine.unwanted), dict(mine.hostile)
         return copy
 
     def change(self, other: PodInfo, node_labels: Mapping[str, str], by: int) -> None:
-        """Follow a pod put on (1) or taken off (-1) a node with these labels."""
+        """Count a pod put on (1) or taken off (-1) a node with these labels."""
         self._changes.change(other, node_labels, by)
 
     def has_wanted(self, node_labels: Mapping[str, str]) -> bool:
-        """Whether the node has every key of the affinity, and the pods wanted there or nowhere yet.
-        The first of pods that want each other has no pod to join: it may go anywhere (12.4)."""
+        """Whether the node has every key of the affinity, and the matching pods are there or nowhere yet.
+
+        The first pod of a set whose pods have affinity to each other has no pod to join: it may go anywhere (12.4).
+        """
         terms = self._census.terms.required_affinity
         if any(term.topology_key not in node_labels for term in terms):
             return False

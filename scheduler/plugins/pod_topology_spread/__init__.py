@@ -1,1 +1,1 @@
-"""How evenly pods lie over the values of node labels: what PodTopologySpread is made of."""
+"""The parts of PodTopologySpread: the even spread of pods over the values of node labels."""

@@ -1,6 +1,6 @@
 """A pod's spread constraints, compiled: its own, or the cluster's defaults with the selector of its owners.
 
-And which nodes form the domains that it is spread over.
+It also has the nodes that form the domains of the spread.
 
 Source: scheduler-queue-and-cycles 6, 12.5.
 """
@@ -31,7 +31,7 @@ _OWNERS: Final[Mapping[tuple[str, str], type[ReplicaSet] | type[StatefulSet]]] =
     ("apps/v1", "ReplicaSet"): ReplicaSet,
     ("apps/v1", "StatefulSet"): StatefulSet,
 }
-"""Whose selectors say what belongs together."""
+"""Kinds of owners whose selectors identify the pods that belong together."""
 NO_POD: Final = Question((Clause(frozenset(), Selector()),))
 
 
@@ -46,18 +46,21 @@ class Constraint(NamedTuple):
     honors_taints: bool = False
 
     def means(self, labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels is spread by it, so that placing the pod adds to a domain."""
+        """Whether the constraint matches a pod with these labels, so that placing the pod adds to a domain."""
         return self.selector is not None and self.selector.matches(labels)
 
     def question(self, namespace: str) -> Question:
-        """Return which existing pods count; an empty selector counts none, although it means every pod (12.5)."""
+        """Return the question for the existing pods that count.
+
+        An empty selector counts none, although it selects every pod (12.5).
+        """
         if self.selector is None or not self.selector.terms:
             return NO_POD
         return Question((Clause(frozenset((namespace,)), self.selector),), with_terminating=False)
 
 
 def compiled(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:
-    """Return the constraint for a pod with these labels, whose values `matchLabelKeys` add to the selector."""
+    """Return the constraint for a pod with these labels; `matchLabelKeys` add their values to the selector."""
     selector = with_labels(
         compile_selector(constraint.label_selector),
         ((key, labels[key]) for key in constraint.match_label_keys if key in labels),
@@ -73,7 +76,7 @@ def compiled(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) ->
 
 
 class Constraints:
-    """Which constraints hold for a pod. `is_system`: the defaults are upstream's own, not an administrator's."""
+    """The constraints of pods. `is_system`: the defaults are upstream's own, not an administrator's."""
 
     def __init__(self, world: World, defaults: Sequence[TopologySpreadConstraint], *, is_system: bool) -> None:
         self._world = world
@@ -103,7 +106,7 @@ class Constraints:
 
 
 def default_selector(pod: Pod, world: World) -> Selector:
-    """Return what all services that select the pod, and the workload that owns it, have in common with it."""
+    """Return the combined selector of all services that select the pod, and of the workload that owns it."""
     meta = pod.metadata
     labels: dict[str, str] = {}
     for service in world.all(Service, meta.namespace):
@@ -126,14 +129,16 @@ REPELLING: Final = (NO_SCHEDULE, NO_EXECUTE)
 
 
 class Areas:
-    """Areas by what they are made of, kept while no node changes its labels or taints."""
+    """Cached areas, valid while no node changes its labels or taints."""
 
     def __init__(self) -> None:
         self._known: LRU[Hashable, tuple[int, Area]] = LRU(AREAS_MAX)
 
     def of(self, pod: PodInfo, columns: Columns, keys: tuple[str, ...], by: Constraint | None = None) -> Area:
         """Return the rows that have all the labels and, as far as the constraint honours them, suit the pod.
-        Honoured affinity is node selector and required node affinity; taints are NoSchedule and NoExecute (12.5)."""
+
+        Honoured affinity is node selector and required node affinity; taints are NoSchedule and NoExecute (12.5).
+        """
         spec = pod.spec
         honors_affinity, honors_taints = by is not None and by.honors_affinity, by is not None and by.honors_taints
         affinity = spec.affinity.node_affinity if spec.affinity is not None else None
@@ -157,7 +162,7 @@ class Areas:
 
 
 def has_keys(labels: Mapping[str, str], constraints: Iterable[Constraint]) -> bool:
-    """Whether a node with these labels has every constraint's key; without one it is no domain for any (12.5)."""
+    """Whether a node with these labels has every constraint's key; without one it is in no domain (12.5)."""
     return all(each.key in labels for each in constraints)
 
 
@@ -169,10 +174,9 @@ def suits(pod: PodInfo, node: Node, constraint: Constraint) -> bool:
 
 
 class Census:
-    """Spreading as the rule reads, for one node: pods counted by hand, one after the other, when first asked for.
+    """Spreading by the plain rule, for one node: pods are counted one after the other, at the first request.
 
-    Asked about nodes that were changed in thought, where the counts kept for all nodes do not hold, and held equal to
-    them by tests.
+    It is used for hypothetical nodes, for which the counts of all nodes do not hold, and tests compare both.
     """
 
     def __init__(self, pod: PodInfo, constraints: Sequence[Constraint], nodes: Iterable[NodeInfo]) -> None:
@@ -181,7 +185,7 @@ class Census:
 
     @cached_property
     def counts(self) -> list[dict[str, int]]:
-        """For each constraint, how many pods it means there are in each of its domains."""
+        """The number of matching pods by domain, for each constraint."""
         counts: list[dict[str, int]] = [{} for _ in self.constraints]
         for info in self._nodes:
             if info.node is None or not has_keys(info.labels, self.constraints):
@@ -205,24 +209,26 @@ class Census:
 
     @cached_property
     def ranked(self) -> list[list[tuple[int, str]]]:
-        """For each constraint its domains, the emptiest first."""
+        """The domains of each constraint, the emptiest first."""
         return [sorted((count, value) for value, count in of.items()) for of in self.counts]
 
 
 class HandCount:
-    """A census, and what a what-if has changed since."""
+    """A census, and the changes of a what-if since."""
 
     def __init__(self, census: Census, changes: Sequence[dict[str, int]]) -> None:
         self._census, self._pod, self._constraints = census, census.pod, census.constraints
         self._changes = [dict(each) for each in changes]
 
     def clone(self) -> HandCount:
-        """Return a copy that may be changed by itself."""
+        """Return a copy that can be changed independently."""
         return HandCount(self._census, self._changes)
 
     def change(self, other: PodInfo, node: Node, by: int) -> None:
-        """Follow a pod put on (1) or taken off (-1) the node.
-        As upstream, this looks neither at whether the pod terminates nor for an empty selector."""
+        """Count a pod put on (1) or taken off (-1) the node.
+
+        As upstream, this ignores whether the pod terminates and whether the selector is empty.
+        """
         if other.key.namespace != self._pod.key.namespace or not has_keys(node.metadata.labels, self._constraints):
             return
         for constraint, changes in zip(self._constraints, self._changes, strict=True):
@@ -231,7 +237,7 @@ class HandCount:
                 changes[value] = changes.get(value, 0) + by
 
     def skew(self, index: int, value: str) -> int:
-        """Return how far the domain would lie above the emptiest one with the pod in it."""
+        """Return how far the domain would be above the emptiest one with the pod in it."""
         constraint = self._constraints[index]
         counts, changes = self._census.counts[index], self._changes[index]
         there = counts.get(value, 0) + changes.get(value, 0)

@@ -1,8 +1,8 @@
 """Filter and Score: spread pods that match a selector evenly over the values of a node label.
 
-Hard constraints refuse, soft ones weigh; pods without any get the cluster's defaults, with the selector of the
-services and the workload they belong to. In scoring, the fuller a node's domains are, the higher its raw score, the
-worse it ranks.
+Hard constraints reject, soft ones score; pods without constraints get the cluster's defaults, with the
+selector of the services and the workload they belong to. In scoring, the fuller a node's domains are, the
+higher its raw score, and the worse its rank.
 
 Source: KEP-895, KEP-1258, KEP-3022, KEP-3094, KEP-3243; scheduler-queue-and-cycles 6 and 12.5.
 """
@@ -50,7 +50,7 @@ SYSTEM_DEFAULTS: Final = (
 
 @dataclass(slots=True)
 class Hard:
-    """What PreFilter leaves: for each constraint the counts it is judged by, and the same for single nodes."""
+    """The state of PreFilter: the counts for each constraint, and the same for single nodes."""
 
     constraints: tuple[Constraint, ...]
     groupings: tuple[Grouping, ...]
@@ -62,7 +62,7 @@ class Hard:
 
 
 class DomainLoad(NamedTuple):
-    """What PreScore leaves: the raw score of each row, and the rows that lack a key (None: none), which get 0."""
+    """The state of PreScore: the raw score of each row, and the rows that lack a key (None: none), which get 0."""
 
     raw: Floats
     ignored: Mask | None
@@ -76,7 +76,7 @@ class PodTopologySpreadArgs(Args, frozen=True):
 
 
 class PodTopologySpread:
-    """Hard constraints reject, soft ones score; the arguments say which a pod has that names none."""
+    """The plugin: hard constraints reject, soft ones score; the arguments have those of pods without any."""
 
     name = "PodTopologySpread"
 
@@ -104,7 +104,7 @@ class PodTopologySpread:
         return SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no at the first constraint whose key the node lacks or whose skew would be too large."""
+        """Reject the node at the first constraint whose key it lacks or whose skew would be too large."""
         hard: Hard = state.data[self.name]
         for index, constraint in enumerate(hard.constraints):
             value = node.labels.get(constraint.key)
@@ -115,12 +115,12 @@ class PodTopologySpread:
         return SUCCESS
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        """Count a pod that was put on the node for a what-if."""
+        """Count a pod that a what-if puts on the node."""
         if node.node is not None:
             state.data[self.name].hand.change(added, node.node, 1)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        """Stop counting a pod that was taken off the node for a what-if."""
+        """Stop counting a pod that a what-if takes off the node."""
         if node.node is not None:
             state.data[self.name].hand.change(removed, node.node, -1)
 
@@ -134,7 +134,7 @@ class PodTopologySpread:
         return mask
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """A node is charged to its first constraint that does not hold."""
+        """Return the refusals; a node is charged to its first constraint that does not hold."""
         hard: Hard = state.data[self.name]
         lacking, uneven = np.zeros_like(refused), np.zeros_like(refused)
         left = refused.copy()
@@ -148,7 +148,7 @@ class PodTopologySpread:
         return [Refusal(REASON, uneven), Refusal(MISSING_LABEL, lacking, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
-        """Skip pods without soft constraints; for others count the pods in their domains."""
+        """Skip pods without soft constraints; for others count the matching pods in their domains."""
         constraints = self._constraints.of(pod, SOFT)
         if not constraints:
             return SKIP
@@ -171,11 +171,11 @@ class PodTopologySpread:
         return load.raw
 
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
-        """The emptiest gets the most."""
+        """Give the emptiest row the highest score."""
         return ranked(state.data[self._scoring], feasible)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Pods that count come, go or change labels; domains do; or the pod itself learns to tolerate."""
+        """Return events: counted pods come, go or change labels; domains do; or the pod itself gets tolerations."""
         pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
         nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         return (
@@ -248,7 +248,7 @@ def _load(constraint: Constraint, tally: Tally, area: Area, scored: Mask, column
 
 
 def ranked(load: DomainLoad, feasible: Mask) -> Floats:
-    """Return 0 to 100: the emptiest row gets the most, the fullest what the emptiest is worth beside it."""
+    """Return 0 to 100: the emptiest row gets 100, the fullest the lowest raw score as a share of the highest."""
     raw, ignored = load.raw, load.ignored
     among = raw[feasible if ignored is None else feasible & ~ignored]
     most = float(among.max(initial=0.0))

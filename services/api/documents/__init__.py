@@ -1,1 +1,1 @@
-"""Documents as texts."""
+"""Text formats of documents."""

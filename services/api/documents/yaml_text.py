@@ -1,4 +1,4 @@
-"""YAML as Kubernetes' tools read and write it: timestamps stay texts, keys are written in order. Pure."""
+"""YAML as Kubernetes' tools read and write it: timestamps stay strings, keys are sorted. Pure."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -7,7 +7,7 @@ import yaml
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader without dates: JSON has none."""
+    """The safe loader without dates, which JSON does not have."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -17,7 +17,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class _OnceLoader(_Loader):
-    """The loader of files that people write: a key that is given twice in one mapping is an error."""
+    """The loader of files that people write: a repeated key in one mapping is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping. Raises: ConstructorError for a key that is given twice."""
@@ -31,7 +31,7 @@ class _OnceLoader(_Loader):
 
 
 TAG_MISTAKES: Final = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
-"""What PyYAML's constructors raise, besides its own errors, for a text that is not what its tag says: `!!bool x`."""
+"""Exceptions, besides its own, that PyYAML's constructors raise when a value does not fit its tag: `!!bool x`."""
 
 
 def load(text: str | bytes) -> Any:
@@ -45,13 +45,15 @@ def load(text: str | bytes) -> Any:
 
 
 def tag_mistake(error: Exception) -> str:
-    """Return what one of TAG_MISTAKES says, in one line."""
+    """Return the message of one of TAG_MISTAKES, in one line."""
     said = str(error).splitlines()[0] if isinstance(error, ValueError) and str(error) else ""
     return f"a value is not what its tag says{': ' if said else ''}{said}"
 
 
 def load_all(text: str) -> Iterator[Any]:
-    """Yield the documents, empty ones as None. Raises: ValueError: where one is malformed or says a thing twice."""
+    """Yield the documents, empty ones as None. Raises: ValueError that gives the line of malformed text or a
+    repeated key.
+    """
     try:
         yield from yaml.load_all(text, Loader=_OnceLoader)
     except yaml.YAMLError as error:
@@ -61,7 +63,7 @@ def load_all(text: str) -> Iterator[Any]:
 
 
 class Mistake(NamedTuple):
-    """Where a text is malformed, line and column from 1, 0 where that is not known, and what the `problem` is."""
+    """Position and description of malformed text: line and column from 1 (0 if unknown), and the `problem`."""
 
     line: int
     column: int
@@ -72,14 +74,14 @@ class Mistake(NamedTuple):
 
 
 def mistake_of(error: yaml.YAMLError) -> Mistake:
-    """Return what a parser's error says, in one line."""
+    """Return position and problem of a parser's error; the problem is one line."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     return Mistake(mark.line + 1, mark.column + 1, problem) if mark is not None else Mistake(0, 0, problem)
 
 
 class YamlError(ValueError):
-    """Malformed YAML: the `line` from 0, and what the `problem` is."""
+    """Malformed YAML: the `line`, counted from 0, and the `problem`."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(f"line {line + 1}: {problem}")
@@ -90,8 +92,11 @@ Path = tuple[str, ...]
 
 
 def load_located(text: str) -> Iterator[tuple[Any, dict[Path, int]]]:
-    """Yield each document with the lines of its fields, from 0, by path: keys and places in lists, as texts. The empty
-    path is the document. Raises: YamlError where one is malformed or says a thing twice."""
+    """Yield each document with the line numbers of its fields, from 0, by path.
+
+    A path holds keys and list indexes as strings; the empty path is the document. Raises: YamlError for a malformed
+    document or a repeated key.
+    """
     loader = _OnceLoader(text)
     try:
         while loader.check_node():

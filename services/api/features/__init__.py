@@ -1,1 +1,1 @@
-"""Features that nodes have or lack."""
+"""Node features: which nodes declare them, and switches that have no effect."""

@@ -1,9 +1,10 @@
-"""Node declared features (KEP-5328): what a kubelet declares, what a pod needs of its node, and what is missing. Pure.
+"""Node declared features (KEP-5328): what a kubelet declares, what a pod needs of its node, and what is
+missing. Pure.
 
-One table has a row for each feature; kubelet, scheduler and admission ask it alone. Which rows there are depends on the
-release of the component that asks: an API server of 1.35 knows nothing of what only 1.37 can declare.
-Source: node-declared-features 1; upstream `staging/src/k8s.io/component-helpers/nodedeclaredfeatures` (v0.35.6, v0.36.3
-and the branch of 1.37).
+One table has a row for each feature; kubelet, scheduler and admission read only this table. The release of the
+asking component decides which rows exist: an API server of 1.35 knows nothing of what only 1.37 can declare.
+Source: node-declared-features 1; upstream `staging/src/k8s.io/component-helpers/nodedeclaredfeatures` (v0.35.6,
+v0.36.3 and the branch of 1.37).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +28,7 @@ EXCLUSIVE_CPUS: Final = "InPlacePodVerticalScalingExclusiveCPUs"
 
 
 class KubeletConfiguration(NamedTuple):
-    """What a kubelet starts with, as far as features depend on it. `runtime`: features of its container runtime."""
+    """The kubelet settings that features depend on. `runtime`: features of its container runtime."""
 
     gates: Mapping[str, bool]
     cpu_policy: str = "none"
@@ -46,8 +47,9 @@ def _never_to_update(old: Pod, new: Pod) -> bool:
 class Feature:
     """One feature: the releases whose registry has it, what a kubelet needs to declare it, and which pods need it.
 
-    `is_declared` None: its gate is on, and the runtime has `runtime` if that is named. `max_version`: the last release
-    in which pods need it declared, because every later kubelet has it; "": there is none yet.
+    `is_declared` None: declared when its gate is on and the runtime has `runtime`, if that is named. `max_version`:
+    the last release in which pods need it declared, because every later kubelet has it; empty if there is no such
+    release yet.
     """
 
     name: str
@@ -60,7 +62,7 @@ class Feature:
     needed_to_update: Callable[[Pod, Pod], bool] = _never_to_update
 
     def declares(self, kubelet: KubeletConfiguration) -> bool:
-        """Whether a kubelet of that configuration has the feature."""
+        """Whether a kubelet with that configuration declares the feature."""
         if self.is_declared is not None:
             return self.is_declared(kubelet)
         return kubelet.gates.get(self.name, False) and (not self.runtime or self.runtime in kubelet.runtime)
@@ -153,13 +155,13 @@ FEATURES: Final = (
     Feature(HOST_USERS, "1.36", runtime="UserNamespacesHostNetwork", needed_to_schedule=_has_host_users),
     Feature(MOUNT_OPTIONS, "1.37", runtime="MountOptions", needed_to_schedule=_has_mount_options),
 )
-"""Every feature of any release, by name."""
+"""Every feature of any release, sorted by name."""
 NAMES: Final = tuple(each.name for each in FEATURES)
 
 
 @cache
 def registry(release: str) -> tuple[Feature, ...]:
-    """Return the features that components of a release know, by name."""
+    """Return the features that components of a release know, sorted by name."""
     return tuple(
         each
         for each in FEATURES
@@ -168,26 +170,28 @@ def registry(release: str) -> tuple[Feature, ...]:
 
 
 def declared(kubelet: KubeletConfiguration, release: str) -> tuple[str, ...]:
-    """Return what a kubelet of that release and configuration declares: sorted, each once."""
+    """Return the features that a kubelet of that release and configuration declares: sorted, each once."""
     return tuple(each.name for each in registry(release) if each.declares(kubelet) and not _is_over(each, release))
 
 
 def needed_to_schedule(spec: PodSpec, release: str) -> tuple[str, ...]:
-    """Return what a node must declare for the pod to run there, sorted; `release`: the asking component's."""
+    """Return the features that a node must declare to run the pod, sorted; `release`: the asking component's."""
     return tuple(
         each.name for each in registry(release) if each.needed_to_schedule(spec) and not _is_over(each, release)
     )
 
 
 def needed_to_update(old: Pod, new: Pod, release: str) -> tuple[str, ...]:
-    """Return what a node must declare for a pod of its own to be changed so, sorted; `release`: as above."""
+    """Return the features that the pod's node must declare to allow this pod update, sorted; `release`: the asking
+    component's.
+    """
     return tuple(
         each.name for each in registry(release) if each.needed_to_update(old, new) and not _is_over(each, release)
     )
 
 
 def missing(needed: Iterable[str], has: Iterable[str]) -> tuple[str, ...]:
-    """Return what is needed and not declared, sorted; names that no registry has are of no consequence."""
+    """Return the needed features that the node does not declare, sorted; names that no registry has do not matter."""
     there = frozenset(has)
     return tuple(sorted(name for name in needed if name not in there))
 
@@ -197,11 +201,11 @@ def _is_over(feature: Feature, release: str) -> bool:
 
 
 ON_FROM: Final[Mapping[str, str]] = {"ExtendWebSocketsToKubelet": "1.36"}
-"""Gates of features that no switch stands for, by the release from which on they are on; all others are alpha, off."""
+"""Feature gates without a switch that are on by default: gate → first such release. All others are alpha and off."""
 
 
 def default_gates(release: str) -> dict[str, bool]:
-    """Return the gates of features that no switch stands for, as a release has them by default."""
+    """Return the default values of feature gates without a switch, in a release."""
     return {name: name in ON_FROM and not is_before(release, ON_FROM[name]) for name in (*NAMES, EXCLUSIVE_CPUS)}
 
 

@@ -1,7 +1,7 @@
-"""Which switches that were set change nothing, because of what another one says.
+"""Switches that were set but have no effect, because of the value of another switch.
 
-Nothing is wrong with setting them: arms of a comparison share what they do not all need. But who forgot the gate of a
-feature sees nothing happen, and needs to know why.
+Setting them is no error: the arms of a comparison share switches that not every arm needs. But an operator who
+forgot the gate of a feature sees no effect and needs the reason.
 """
 
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ UNBINDS: Final = ("unbind", "defer-then-unbind")
 
 
 class Need(NamedTuple):
-    """Switches, or single values of them, that have an effect only while `other` has one of these values."""
+    """Switches, or single values of them, that have an effect only while `other` has one of `values`."""
 
     names: tuple[str, ...]
     other: str
@@ -54,7 +54,7 @@ NEEDS: Final = (
 
 
 def remarks(switches: Switches) -> list[str]:
-    """Return a line for each switch that was set and changes nothing."""
+    """Return a line for each switch that was set but has no effect."""
     found = []
     for assignment in switches.assignments:
         for need in NEEDS:

@@ -1,1 +1,1 @@
-"""One file a kind: its `RESOURCE` record, the typed view, and the columns `kubectl get` prints."""
+"""One file per kind: its `RESOURCE` record, the typed view, and the columns of `kubectl get`."""

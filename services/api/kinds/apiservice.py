@@ -1,4 +1,4 @@
-"""APIService (apiregistration.k8s.io/v1): where a group version is served; without a service, by this server itself."""
+"""APIService (apiregistration.k8s.io/v1): the server of a group version; without a service, this server itself."""
 
 from services.api.meta import AGE, NAME, Column, Condition, Document, ObjectView, Resource, View
 
@@ -25,7 +25,7 @@ class APIServiceSpec(View, frozen=True):
 
 
 class APIServiceStatus(View, frozen=True):
-    """Whether the server can be reached."""
+    """Conditions of an APIService: whether its server is reachable."""
 
     conditions: tuple[Condition, ...] = ()
 

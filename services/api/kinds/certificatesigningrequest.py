@@ -12,7 +12,9 @@ REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 
 
 class CertificateSigningRequestSpec(View, frozen=True):
-    """`request`: a PEM block in base64. Who asks is written by the API server. Durations are seconds."""
+    """A certificate request. `request`: a PEM block in base64. The API server fills in the requester. Durations are
+    seconds.
+    """
 
     request: str = ""
     signer_name: str = ""
@@ -24,7 +26,7 @@ class CertificateSigningRequestSpec(View, frozen=True):
 
 
 class CertificateSigningRequestStatus(View, frozen=True):
-    """Whether the request is approved or denied, and the certificate: PEM in base64."""
+    """Approval or denial of the request, and the issued certificate: PEM in base64."""
 
     conditions: tuple[Condition, ...] = ()
     certificate: str = ""

@@ -1,5 +1,7 @@
-"""ClusterRole: what its bindings let their subjects do in every namespace or, through a RoleBinding, in one
-(rbac.authorization.k8s.io/v1)."""
+"""ClusterRole: permissions that bindings give to subjects (rbac.authorization.k8s.io/v1).
+
+A ClusterRoleBinding gives them in every namespace, a RoleBinding in one.
+"""
 
 from typing import Any
 
@@ -8,7 +10,7 @@ from services.api.meta import NAME, LabelSelector, ObjectView, Resource, View
 
 
 class AggregationRule(View, frozen=True):
-    """The rules of a role are those of every ClusterRole that one of these selects."""
+    """Label selectors of ClusterRoles; a role takes its rules from every ClusterRole that one of them selects."""
 
     cluster_role_selectors: tuple[LabelSelector, ...] = ()
 

@@ -1,11 +1,11 @@
-"""ClusterRoleBinding: lets subjects do everywhere what a ClusterRole says (rbac.authorization.k8s.io/v1)."""
+"""ClusterRoleBinding: gives subjects the permissions of a ClusterRole everywhere (rbac.authorization.k8s.io/v1)."""
 
 from services.api.kinds.rolebinding import COLUMNS
 from services.api.meta import ObjectView, Resource
 
 
 class ClusterRoleBinding(ObjectView, frozen=True):
-    """A ClusterRoleBinding as components see it: that it is there."""
+    """A ClusterRoleBinding as components see it: metadata only."""
 
 
 RESOURCE = Resource(

@@ -1,4 +1,4 @@
-"""ControllerRevision: what a StatefulSet or DaemonSet once asked for, and may ask for again (apps/v1)."""
+"""ControllerRevision: a recorded template of a StatefulSet or DaemonSet, for rollback (apps/v1)."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Res
 
 
 class ControllerRevision(ObjectView, frozen=True):
-    """One state of an owner. `data`: a strategic merge patch that brings the owner back to it; it never changes.
+    """One recorded state of an owner. `data`: a strategic merge patch that restores the state; it never changes.
 
     `revision` orders the states of one owner; going back to an old state gives it the highest number.
     """

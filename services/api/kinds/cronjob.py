@@ -1,14 +1,14 @@
-"""CronJob: create a Job whenever a schedule says so (batch/v1)."""
+"""CronJob: creates a Job at each time of a schedule (batch/v1)."""
 
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectReference, ObjectView, Resource, View
 from services.api.printing import pod_template_columns
 
 SCHEDULED_TIMESTAMP = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-"""On each job: the time of the schedule that it was created for."""
+"""Annotation of each job: the scheduled time that it was created for."""
 
 
 class CronJobSpec(View, frozen=True):
-    """`job_template` stays in the document; the controller copies it from there, unknown fields and all."""
+    """Spec of a CronJob. `job_template` stays in the document; the controller copies it with unknown fields."""
 
     schedule: str = ""
     time_zone: str | None = None
@@ -20,7 +20,7 @@ class CronJobSpec(View, frozen=True):
 
 
 class CronJobStatus(View, frozen=True):
-    """The jobs that run now, and when the last one was due."""
+    """The running jobs, and the last scheduled time."""
 
     active: tuple[ObjectReference, ...] = ()
     last_schedule_time: str | None = None

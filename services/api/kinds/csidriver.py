@@ -1,11 +1,13 @@
-"""CSIDriver: what a storage driver can do and wants to be asked (storage.k8s.io/v1)."""
+"""CSIDriver: capabilities of a storage driver, and the calls it requires (storage.k8s.io/v1)."""
 
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
 from services.api.printing import joined
 
 
 class CSIDriverSpec(View, frozen=True):
-    """`storage_capacity`: the driver publishes CSIStorageCapacity objects and wants them respected."""
+    """Spec of a driver. `storage_capacity`: the driver publishes CSIStorageCapacity objects that scheduling must
+    respect.
+    """
 
     attach_required: bool = True
     storage_capacity: bool = False

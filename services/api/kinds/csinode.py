@@ -6,7 +6,7 @@ MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 class VolumeNodeResources(View, frozen=True):
-    """`count` None: no limit."""
+    """Volume limit of a driver on the node. `count` None: no limit."""
 
     count: int | None = None
 
@@ -21,7 +21,7 @@ class CSINodeDriver(View, frozen=True, rename={"node_id": "nodeID", "topology_ke
 
 
 class CSINodeSpec(View, frozen=True):
-    """The drivers that registered themselves."""
+    """The drivers that registered on the node."""
 
     drivers: tuple[CSINodeDriver, ...] = ()
 

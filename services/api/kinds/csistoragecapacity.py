@@ -5,7 +5,7 @@ from services.api.quantity import units
 
 
 class CSIStorageCapacity(ObjectView, frozen=True):
-    """One answer of a driver. `node_topology` None: no node can reach it, {}: every one can."""
+    """One capacity answer of a driver. `node_topology` None: no node can reach the storage; {}: every node can."""
 
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
@@ -14,7 +14,7 @@ class CSIStorageCapacity(ObjectView, frozen=True):
 
     @property
     def limit_bytes(self) -> int | None:
-        """The largest volume that can be made, as far as is known; None: nothing is known."""
+        """The size of the largest volume that can be made, in bytes; None if unknown."""
         text = self.maximum_volume_size if self.maximum_volume_size is not None else self.capacity
         return None if text is None else units(text)
 

@@ -6,7 +6,7 @@ DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 class CustomResourceDefinitionNames(View, frozen=True):
-    """What the kind is called in addresses, in documents and in commands."""
+    """Names of the kind in addresses, documents and commands."""
 
     plural: str = ""
     singular: str = ""
@@ -25,7 +25,7 @@ class CustomResourceDefinitionVersion(View, frozen=True):
 
 
 class CustomResourceDefinitionSpec(View, frozen=True):
-    """`scope`: Namespaced or Cluster."""
+    """Spec of a definition. `scope`: Namespaced or Cluster."""
 
     group: str = ""
     names: CustomResourceDefinitionNames = CustomResourceDefinitionNames()
@@ -34,7 +34,9 @@ class CustomResourceDefinitionSpec(View, frozen=True):
 
 
 class CustomResourceDefinitionStatus(View, frozen=True):
-    """`acceptedNames`: those under which it is served; `storedVersions`: those in which objects may be stored."""
+    """Status of a definition. `acceptedNames`: the names it is served under; `storedVersions`: versions in which
+    objects may be stored.
+    """
 
     conditions: tuple[Condition, ...] = ()
     accepted_names: CustomResourceDefinitionNames = CustomResourceDefinitionNames()
@@ -65,8 +67,10 @@ RESOURCE = Resource(
 
 
 def defined_resource(definition: CustomResourceDefinition) -> Resource | None:
-    """Return the kind that a definition defines, as clients that treat all kinds alike see it; None while it is not
-    served. The version is the one in which its objects are stored."""
+    """Return the defined kind, as clients that treat all kinds alike see it; None while it is not served.
+
+    The version is the storage version.
+    """
     stored = next((version.name for version in definition.spec.versions if version.storage), "")
     names = definition.status.accepted_names
     if not definition.is_established or not stored or not names.kind:

@@ -5,32 +5,34 @@ from services.api.meta import AGE, NAME, NONE, Column, Condition, LabelSelector,
 from services.api.printing import TEMPLATE_COLUMNS, labels_text
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-"""The annotation that counts changes of the template, as apps/v1 shows a field of older versions."""
+"""Annotation that counts changes of the template: apps/v1 keeps a field of older versions in it."""
 TEMPLATE_GENERATION_LABEL = "pod-template-generation"
 
 
 class DaemonPodTemplate(View, frozen=True):
-    """What decides about nodes; pods are made from the template in the document, unknown fields and all."""
+    """The part of the template that selects nodes; pods are made from the template in the document, with unknown
+    fields.
+    """
 
     spec: PodSpec = PodSpec()
 
 
 class RollingUpdateDaemonSet(View, frozen=True):
-    """A number or a percentage each; exactly one of them is not zero."""
+    """Update limits, each a number or a percentage; exactly one of them is not zero."""
 
     max_unavailable: int | str = 1
     max_surge: int | str = 0
 
 
 class DaemonSetUpdateStrategy(View, frozen=True):
-    """`type`: RollingUpdate or OnDelete."""
+    """Update strategy. `type`: RollingUpdate or OnDelete."""
 
     type: str = "RollingUpdate"
     rolling_update: RollingUpdateDaemonSet | None = None
 
 
 class DaemonSetSpec(View, frozen=True):
-    """Which pods, and how they are replaced when the template changes."""
+    """The selected pods, and how they are replaced when the template changes."""
 
     selector: LabelSelector | None = None
     template: DaemonPodTemplate = DaemonPodTemplate()
@@ -40,7 +42,7 @@ class DaemonSetSpec(View, frozen=True):
 
 
 class DaemonSetStatus(View, frozen=True):
-    """Counters of nodes, not of pods: of several pods on a node the first counts."""
+    """Counters of nodes, not of pods: if a node has several pods, the first counts."""
 
     current_number_scheduled: int = 0
     number_misscheduled: int = 0

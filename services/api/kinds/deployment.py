@@ -5,21 +5,21 @@ from services.api.printing import TEMPLATE_COLUMNS, ready_of
 
 
 class RollingUpdate(View, frozen=True):
-    """A number or a percentage each."""
+    """Limits of a rolling update, each a number or a percentage."""
 
     max_surge: int | str = "25%"
     max_unavailable: int | str = "25%"
 
 
 class DeploymentStrategy(View, frozen=True):
-    """`type`: RollingUpdate or Recreate."""
+    """Update strategy. `type`: RollingUpdate or Recreate."""
 
     type: str = "RollingUpdate"
     rolling_update: RollingUpdate | None = None
 
 
 class DeploymentSpec(View, frozen=True):
-    """`template` stays in the document."""
+    """Spec of a Deployment. `template` stays in the document."""
 
     replicas: int = 1
     min_ready_seconds: int = 0
@@ -31,7 +31,7 @@ class DeploymentSpec(View, frozen=True):
 
 
 class DeploymentStatus(View, frozen=True):
-    """Counters over all its ReplicaSets."""
+    """Counters over all ReplicaSets of the Deployment."""
 
     observed_generation: int = 0
     replicas: int = 0

@@ -1,4 +1,4 @@
-"""DeviceClass: devices that claims ask for by one name, and how their drivers are configured (KEP-4381)."""
+"""DeviceClass: a name by which claims request devices, and the configuration of their drivers (KEP-4381)."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ CLASSES = "deviceclasses.resource.k8s.io"
 
 
 class DeviceClassSpec(View, frozen=True):
-    """A device belongs to the class when all selectors say so. `config` is for drivers, as documents."""
+    """Spec of a class. A device belongs to it when all selectors match. `config` holds documents for drivers."""
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[dict[str, Any], ...] = ()
     extended_resource_name: str | None = None
-    """The extended resource that pods may request devices of this class by, without a claim (KEP-5004)."""
+    """Name of the extended resource by which pods request devices of this class without a claim (KEP-5004)."""
 
 
 class DeviceClass(ObjectView, frozen=True):

@@ -8,27 +8,29 @@ EVICTION_IN_PROGRESS = "EvictionInProgress"
 
 
 class DeviceTaintSelector(View, frozen=True):
-    """Which devices: all given fields must be equal; an absent one fits every device."""
+    """Selector of devices: all given fields must be equal; an absent field fits every device."""
 
     driver: str | None = None
     pool: str | None = None
     device: str | None = None
 
     def selects(self, driver: str, pool: str, device: str) -> bool:
-        """Return whether that device is meant."""
+        """Whether the selector matches that device."""
         fields = ((self.driver, driver), (self.pool, pool), (self.device, device))
         return all(wanted is None or wanted == value for wanted, value in fields)
 
 
 class DeviceTaintRuleSpec(View, frozen=True):
-    """No selector: no device; an empty one: every device in the cluster."""
+    """Spec of a rule. Without a selector it matches no device; an empty selector matches every device in the
+    cluster.
+    """
 
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = DeviceTaint()
 
 
 class DeviceTaintRuleStatus(View, frozen=True):
-    """What the device taint eviction controller says of it."""
+    """Conditions that the device taint eviction controller writes."""
 
     conditions: tuple[Condition, ...] = ()
 

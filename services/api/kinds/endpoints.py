@@ -1,4 +1,4 @@
-"""Endpoints: all addresses behind a Service in one object (core/v1); EndpointSlices took its place (KEP-752)."""
+"""Endpoints: all addresses behind a Service in one object (core/v1); EndpointSlices replace it (KEP-752)."""
 
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectReference, ObjectView, Resource, View
 
@@ -32,7 +32,7 @@ class EndpointSubset(View, frozen=True):
 
 
 class Endpoints(ObjectView, frozen=True):
-    """An Endpoints object as components see it; its name is its Service's."""
+    """An Endpoints object as components see it; it has the name of its Service."""
 
     subsets: tuple[EndpointSubset, ...] = ()
 

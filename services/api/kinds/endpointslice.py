@@ -11,7 +11,7 @@ SHOWN_MAX = 3
 
 
 class EndpointConditions(View, frozen=True):
-    """Whether an endpoint takes traffic, could, and is leaving."""
+    """Conditions of an endpoint: ready for traffic, able to serve, terminating."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -19,13 +19,13 @@ class EndpointConditions(View, frozen=True):
 
 
 class Place(View, frozen=True):
-    """A zone or a node that an endpoint is meant for, by its name."""
+    """Name of a zone or node that an endpoint is meant for."""
 
     name: str = ""
 
 
 class EndpointHints(View, frozen=True):
-    """Which zones and nodes are to send to an endpoint rather than others."""
+    """Zones and nodes whose traffic should prefer the endpoint."""
 
     for_zones: tuple[Place, ...] = ()
     for_nodes: tuple[Place, ...] = ()

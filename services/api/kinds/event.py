@@ -7,7 +7,7 @@ from services.api.times import duration, parse_time
 
 
 class EventSource(View, frozen=True):
-    """Who says it."""
+    """The component that reported the event."""
 
     component: str = ""
     host: str = ""

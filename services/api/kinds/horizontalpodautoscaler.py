@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscaler: as many replicas as what their pods use asks for (autoscaling/v2)."""
+"""HorizontalPodAutoscaler: scales replicas by the usage of their pods or by other metrics (autoscaling/v2)."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from services.api.quantity import milli
 
 UNKNOWN, AUTO = "<unknown>", "<auto>"
 COLUMN_METRICS_MAX = 2
-"""How many metrics the column of targets shows."""
+"""Number of metrics shown in the column of targets."""
 
 
 class CrossVersionObjectReference(View, frozen=True):
-    """What is scaled."""
+    """The scaled object."""
 
     kind: str = ""
     name: str = ""
@@ -19,7 +19,7 @@ class CrossVersionObjectReference(View, frozen=True):
 
 
 class MetricTarget(View, frozen=True):
-    """The value at which a metric is kept. `type`: Utilization, Value or AverageValue."""
+    """Target value of a metric. `type`: Utilization, Value or AverageValue."""
 
     type: str = ""
     value: str | None = None
@@ -35,8 +35,9 @@ class MetricIdentifier(View, frozen=True):
 
 
 class MetricSource(View, frozen=True):
-    """Any of the five sources: a resource has a `name` (and a `container`), the others a `metric`; one describes an
-    object."""
+    """One of the five metric sources: a resource has a `name` (and a `container`), the others a `metric`; one
+    describes an object.
+    """
 
     name: str = ""
     container: str = ""
@@ -46,7 +47,7 @@ class MetricSource(View, frozen=True):
 
 
 class MetricSpec(View, frozen=True):
-    """What is measured; the member that `type` names is set."""
+    """One metric of the autoscaler; the member that `type` names is set."""
 
     type: str = ""
     resource: MetricSource | None = None
@@ -57,7 +58,7 @@ class MetricSpec(View, frozen=True):
 
 
 class HPAScalingPolicy(View, frozen=True):
-    """At most so much in so many seconds. `type`: Pods or Percent."""
+    """Limit of change per period: a number of pods or a percentage in so many seconds. `type`: Pods or Percent."""
 
     type: str = ""
     value: int = 0
@@ -65,7 +66,7 @@ class HPAScalingPolicy(View, frozen=True):
 
 
 class HPAScalingRules(View, frozen=True):
-    """How fast it scales in one direction. `tolerance`: a quantity (KEP-4951)."""
+    """Scaling rules of one direction. `tolerance`: a quantity (KEP-4951)."""
 
     stabilization_window_seconds: int | None = None
     select_policy: str = "Max"
@@ -74,7 +75,7 @@ class HPAScalingRules(View, frozen=True):
 
 
 class HorizontalPodAutoscalerBehavior(View, frozen=True):
-    """Rules for both directions (KEP-853)."""
+    """Scaling rules of both directions (KEP-853)."""
 
     scale_up: HPAScalingRules | None = None
     scale_down: HPAScalingRules | None = None
@@ -91,7 +92,7 @@ class HorizontalPodAutoscalerSpec(View, frozen=True):
 
 
 class HorizontalPodAutoscalerStatus(View, frozen=True):
-    """What the controller saw and decided last."""
+    """Status of an autoscaler: the metrics that the controller last saw, and its last decision."""
 
     last_scale_time: str | None = None
     current_replicas: int = 0

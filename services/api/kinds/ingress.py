@@ -1,14 +1,14 @@
-"""Ingress: which hosts and paths lead to which Services (networking.k8s.io/v1); stored and shown, nothing routes."""
+"""Ingress: routes from hosts and paths to Services (networking.k8s.io/v1); stored and shown, nothing routes."""
 
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
 
 WIDTH_MAX = 16
-"""How much of the addresses is shown."""
+"""Maximum width of the addresses in the table, in characters."""
 HOSTS_MAX = 3
 
 
 class IngressSpec(View, frozen=True):
-    """Rules, TLS and the default backend stay in the document."""
+    """Spec of an Ingress. Rules, TLS and the default backend stay in the document."""
 
     ingress_class_name: str | None = None
 

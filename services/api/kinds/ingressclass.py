@@ -3,11 +3,11 @@
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
 
 DEFAULT_CLASS = "ingressclass.kubernetes.io/is-default-class"
-"""The annotation that makes a class the one of Ingresses that name none."""
+"""Annotation that makes a class the default for Ingresses that name none."""
 
 
 class IngressClassSpec(View, frozen=True):
-    """`controller`: a name with a domain in front."""
+    """Spec of an IngressClass. `controller`: a name with a domain prefix."""
 
     controller: str = ""
 

@@ -1,4 +1,4 @@
-"""IPAddress: an address that a Service has (networking.k8s.io/v1, KEP-1880)."""
+"""IPAddress: an address that is allocated to a Service (networking.k8s.io/v1, KEP-1880)."""
 
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource
 

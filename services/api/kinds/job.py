@@ -8,16 +8,18 @@ from services.api.printing import TEMPLATE_COLUMNS
 from services.api.times import duration, parse_time
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
-"""Holds a pod until its end is counted (KEP-2307)."""
+"""Finalizer that keeps a finished pod until the job has counted it (KEP-2307)."""
 JOB_NAME, CONTROLLER_UID = "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
-"""How often the pod's index had failed before it, as far as that counts (KEP-3850)."""
+"""Annotation of a pod: number of earlier failures of its index that count (KEP-3850)."""
 INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 
 
 class OnExitCodes(View, frozen=True):
-    """A container ended with one of these codes, or with none of them. `operator`: In or NotIn."""
+    """Requirement on exit codes: a container ended with one of these codes, or with none of them. `operator`: In or
+    NotIn.
+    """
 
     container_name: str | None = None
     operator: str = ""
@@ -25,14 +27,16 @@ class OnExitCodes(View, frozen=True):
 
 
 class OnPodCondition(View, frozen=True):
-    """The pod has a condition of that type and status."""
+    """Requirement on conditions: the pod has a condition of that type and status."""
 
     type: str = ""
     status: str = "True"
 
 
 class PodFailurePolicyRule(View, frozen=True):
-    """What a failed pod means that meets the requirement. `action`: FailJob, FailIndex, Ignore or Count."""
+    """Rule of a pod failure policy. `action`, taken for a failed pod that matches: FailJob, FailIndex, Ignore or
+    Count.
+    """
 
     action: str = ""
     on_exit_codes: OnExitCodes | None = None
@@ -40,26 +44,30 @@ class PodFailurePolicyRule(View, frozen=True):
 
 
 class PodFailurePolicy(View, frozen=True):
-    """The first rule that matches counts (KEP-3329)."""
+    """Rules for failed pods; the first rule that matches applies (KEP-3329)."""
 
     rules: tuple[PodFailurePolicyRule, ...] = ()
 
 
 class SuccessPolicyRule(View, frozen=True):
-    """Met when so many of these indexes have succeeded; without a count all of them, without indexes any."""
+    """Rule that is met when `succeeded_count` of the indexes have succeeded; without a count all of them, without
+    indexes any.
+    """
 
     succeeded_indexes: str | None = None
     succeeded_count: int | None = None
 
 
 class SuccessPolicy(View, frozen=True):
-    """The job has succeeded once one rule is met (KEP-3998)."""
+    """Rules for success: the job has succeeded once one rule is met (KEP-3998)."""
 
     rules: tuple[SuccessPolicyRule, ...] = ()
 
 
 class JobSpec(View, frozen=True):
-    """`template` stays in the document. `completions` None: one success is enough, and nothing new starts after it."""
+    """Spec of a Job. `template` stays in the document. `completions` None: one success is enough; after it no pod
+    starts.
+    """
 
     parallelism: int = 1
     completions: int | None = None
@@ -83,19 +91,19 @@ class JobSpec(View, frozen=True):
 
     @property
     def replaces_failed_only(self) -> bool:
-        """Whether a pod that is leaving is replaced only when it has ended (KEP-3939)."""
+        """Whether a terminating pod is replaced only after it has ended (KEP-3939)."""
         return self.pod_replacement_policy == "Failed"
 
 
 class UncountedTerminatedPods(View, frozen=True):
-    """Uids of pods that have ended and are not in the counters yet (KEP-2307)."""
+    """Uids of pods that have ended but are not in the counters yet (KEP-2307)."""
 
     succeeded: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
 
 
 class JobStatus(View, frozen=True):
-    """Counters and conditions of the controller."""
+    """Counters and conditions that the controller writes."""
 
     conditions: tuple[Condition, ...] = ()
     start_time: str | None = None
@@ -123,9 +131,10 @@ class Job(ObjectView, frozen=True):
 
 
 def parse_indexes(text: str, completions: int) -> frozenset[int]:
-    """Return the indexes below `completions` of a text: in order, three and more in a row as an interval: `1,3-5,7`.
+    """Parse a list of indexes and return those below `completions`.
 
-    Raises: ValueError saying what is wrong.
+    The text is in order, and three or more consecutive indexes form an interval: `1,3-5,7`. Raises: ValueError
+    saying what is wrong.
     """
     found: set[int] = set()
     last = -1
@@ -142,7 +151,7 @@ def parse_indexes(text: str, completions: int) -> frozenset[int]:
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
-    """Return the text of these indexes."""
+    """Return the indexes as text, the inverse of `parse_indexes`."""
     parts: list[str] = []
     for _, numbered in groupby(enumerate(sorted(indexes)), key=lambda item: item[1] - item[0]):
         run = [index for _, index in numbered]

@@ -1,4 +1,4 @@
-"""LimitRange: how big or small single objects of a namespace may be, and what they get by default (core/v1)."""
+"""LimitRange: size bounds and defaults for single objects of a namespace (core/v1)."""
 
 from services.api.meta import ObjectView, Resource, View
 
@@ -6,7 +6,9 @@ CONTAINER, POD, CLAIM = "Container", "Pod", "PersistentVolumeClaim"
 
 
 class LimitRangeItem(View, frozen=True):
-    """The bounds of one type of object. `default`: limits given to containers without; `default_request`: requests."""
+    """Bounds of one type of object. `default`: limits for containers that set none; `default_request`: requests
+    likewise.
+    """
 
     type: str = ""
     max: dict[str, str] = {}
@@ -17,7 +19,7 @@ class LimitRangeItem(View, frozen=True):
 
 
 class LimitRangeSpec(View, frozen=True):
-    """One item a type."""
+    """Spec of a limit range: one item per type."""
 
     limits: tuple[LimitRangeItem, ...] = ()
 

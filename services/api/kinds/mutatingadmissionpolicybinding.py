@@ -1,4 +1,4 @@
-"""MutatingAdmissionPolicyBinding: where a policy applies, and with what (admissionregistration.k8s.io/v1)."""
+"""MutatingAdmissionPolicyBinding: scope and parameters of a policy (admissionregistration.k8s.io/v1)."""
 
 from services.api.kinds.validatingadmissionpolicybinding import param_ref
 from services.api.meta import AGE, NAME, Column, ObjectView, Resource

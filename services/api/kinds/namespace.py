@@ -1,16 +1,16 @@
-"""Namespace (core/v1); its `spec.finalizers` hold the content's removal (controllers 11)."""
+"""Namespace (core/v1); `spec.finalizers` keep it until its content is removed (controllers 11)."""
 
 from services.api.meta import AGE, NAME, Column, ObjectView, Resource, View
 
 
 class NamespaceSpec(View, frozen=True):
-    """`finalizers` is `["kubernetes"]` until the content is gone."""
+    """Spec of a namespace. `finalizers` is `["kubernetes"]` until the content is gone."""
 
     finalizers: tuple[str, ...] = ()
 
 
 class NamespaceStatus(View, frozen=True):
-    """`phase`: Active or Terminating."""
+    """Status of a namespace. `phase`: Active or Terminating."""
 
     phase: str = ""
 

@@ -1,4 +1,6 @@
-"""NetworkPolicy: which traffic pods may have (networking.k8s.io/v1); stored and shown, as without a network plugin."""
+"""NetworkPolicy: allowed traffic of pods (networking.k8s.io/v1); stored and shown, but not enforced, as without
+a network plugin.
+"""
 
 from services.api.meta import AGE, NAME, Column, ObjectView, Resource
 from services.api.printing import selector_text

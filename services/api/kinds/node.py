@@ -1,10 +1,10 @@
-"""Node: where pods run (core/v1)."""
+"""Node: a machine that runs pods (core/v1)."""
 
 from services.api.meta import AGE, NAME, NONE, Column, Condition, Document, ObjectView, Resource, View, condition_status
 
 
 class Taint(View, frozen=True):
-    """What a node repels. `effect`: NoSchedule, PreferNoSchedule or NoExecute."""
+    """A taint, which repels pods from the node. `effect`: NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str = ""
     value: str = ""
@@ -13,13 +13,13 @@ class Taint(View, frozen=True):
 
 
 class NodePodPreemptionPolicy(View, frozen=True):
-    """Who, as label keys, does not want pods of this node evicted for the sake of a resize (KEP-5836)."""
+    """Owners, as label keys, that do not allow evictions of pods on this node for a resize (KEP-5836)."""
 
     disable_resize_preemption: tuple[str, ...] = ()
 
 
 class NodeSpec(View, frozen=True):
-    """What an administrator or the node lifecycle controller wants of the node."""
+    """Settings of a node, written by an administrator or the node lifecycle controller."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -30,7 +30,7 @@ _NODE_INFO = {"boot_id": "bootID", "kubelet_version": "kubeletVersion", "kubelet
 
 
 class NodeInfo(View, frozen=True, rename=_NODE_INFO):
-    """`kubelet_session` is ours: the fence of kubelet-unbinding 4.5."""
+    """Node info. `kubelet_session` is keplab's own field: the fence of kubelet-unbinding 4.5."""
 
     boot_id: str = ""
     kubelet_version: str = ""
@@ -38,20 +38,20 @@ class NodeInfo(View, frozen=True, rename=_NODE_INFO):
 
 
 class ContainerImage(View, frozen=True):
-    """An image that is on the node, by all its names."""
+    """An image on the node, with all its names."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
 
 
 class AttachedVolume(View, frozen=True):
-    """A volume that is attached to the node, by its unique name `kubernetes.io/csi/DRIVER^HANDLE`."""
+    """A volume attached to the node, by its unique name `kubernetes.io/csi/DRIVER^HANDLE`."""
 
     name: str = ""
 
 
 class NodeStatus(View, frozen=True):
-    """What the kubelet reports; quantities as text. `volumes_attached` is the attach/detach controller's."""
+    """Status that the kubelet reports; quantities as text. The attach/detach controller writes `volumes_attached`."""
 
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}

@@ -1,18 +1,19 @@
-"""NodeResourceTopology: what each NUMA node of a node has left (topology.node.k8s.io/v1alpha2).
+"""NodeResourceTopology: available resources of each NUMA node of a node (topology.node.k8s.io/v1alpha2).
 
-Not of Kubernetes itself: the API of the node feature discovery's topology updater, which NUMA-aware schedulers
-read. Here the kubelet writes it. Ours is the attribute `keplabCountedPods`: which pods the figures include.
+It is not part of Kubernetes itself: the node feature discovery's topology updater defines the API, and
+NUMA-aware schedulers read it. Here the kubelet writes it. The attribute `keplabCountedPods` is keplab's own: it
+lists the pods that the figures include.
 """
 
 from services.api.meta import AGE, NAME, Column, ObjectView, Resource, View
 
 POLICY, SCOPE = "topologyManagerPolicy", "topologyManagerScope"
 COUNTED_PODS = "keplabCountedPods"
-"""Uids of the pods whose allocations are in `available`, comma-separated."""
+"""Attribute name: uids of the pods whose allocations are in `available`, comma-separated."""
 
 
 class Attribute(View, frozen=True):
-    """A named text about the whole node."""
+    """A named text attribute of the whole node."""
 
     name: str = ""
     value: str = ""
@@ -42,7 +43,7 @@ class NodeResourceTopology(ObjectView, frozen=True):
     zones: tuple[Zone, ...] = ()
 
     def attribute(self, name: str) -> str:
-        """Return the attribute's value, "" when there is none."""
+        """Return the attribute's value; empty if there is none."""
         return next((each.value for each in self.attributes if each.name == name), "")
 
 

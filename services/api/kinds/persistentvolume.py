@@ -1,4 +1,4 @@
-"""PersistentVolume: a piece of storage, where it can be reached from, and which claim has it (core/v1)."""
+"""PersistentVolume: a piece of storage, the nodes that reach it, and its claim (core/v1)."""
 
 import msgspec
 
@@ -13,12 +13,12 @@ from services.api.printing import phase
 
 AVAILABLE, BOUND, RELEASED, FAILED, PENDING = "Available", "Bound", "Released", "Failed", "Pending"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-"""Annotation: the claimRef (or volumeName) was written by the machine, so the machine may take it back."""
+"""Annotation: the controller wrote the claimRef (or volumeName), so the controller may remove it."""
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-"""Access modes and how people abbreviate them, in the order in which they are printed."""
+"""Access modes and their abbreviations, in print order."""
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
-"""Where volumes and claims named their class before there was a field; it still wins."""
+"""Annotation in which volumes and claims named their class before the field existed; it still takes precedence."""
 
 
 class VolumeNodeAffinity(View, frozen=True):
@@ -35,21 +35,21 @@ class CSIPersistentVolumeSource(View, frozen=True):
 
 
 class CinderVolume(View, frozen=True):
-    """A disk by id."""
+    """A Cinder disk, by id."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
 
 
 class VsphereVolume(View, frozen=True):
-    """A disk by path."""
+    """A vSphere disk, by path."""
 
     volume_path: str = ""
 
 
 class PersistentVolumeSpec(View, frozen=True):
-    """What the volume is; of its sources only those are read that scheduling counts.
+    """Spec of a volume; only the sources that count for scheduling are read.
 
-    `claim_ref`: the claim it belongs to; without uid it is reserved by a person and not yet bound.
+    `claim_ref`: the claim it belongs to; without uid a person reserved it and it is not yet bound.
     """
 
     capacity: dict[str, str] = {}
@@ -69,7 +69,7 @@ class PersistentVolumeSpec(View, frozen=True):
 
 
 class PersistentVolumeStatus(View, frozen=True):
-    """Available, Bound, Released, Failed or Pending."""
+    """Phase of a volume: Available, Bound, Released, Failed or Pending."""
 
     phase: str = ""
     reason: str = ""
@@ -84,13 +84,13 @@ class PersistentVolume(ObjectView, frozen=True):
 
     @property
     def unique_name(self) -> str:
-        """What the Node's status calls a volume of a CSI driver, and "" for another one."""
+        """Name of a CSI volume in the node's status; empty for other volumes."""
         csi = self.spec.csi
         return f"kubernetes.io/csi/{csi.driver}^{csi.volume_handle}" if csi is not None else ""
 
     @property
     def storage_class(self) -> str:
-        """The class's name, "" for none."""
+        """Name of the storage class; empty if none."""
         return self.metadata.annotations.get(CLASS_ANNOTATION, self.spec.storage_class_name)
 
 
@@ -100,7 +100,7 @@ def modes_text(modes: list[str] | tuple[str, ...]) -> str:
 
 
 def class_text(document: Document, now_wall_s: float = 0.0) -> str:
-    """Return the class's name of a volume's or claim's document."""
+    """Return the storage class name from the document of a volume or claim."""
     annotations = document["metadata"].get("annotations") or {}
     return str(annotations.get(CLASS_ANNOTATION) or document.get("spec", {}).get("storageClassName") or "")
 

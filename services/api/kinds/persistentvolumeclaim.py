@@ -1,4 +1,4 @@
-"""PersistentVolumeClaim: a request for storage, and the volume that fulfils it (core/v1)."""
+"""PersistentVolumeClaim: a request for storage, and the volume bound to it (core/v1)."""
 
 from services.api.kinds.persistentvolume import CLASS_ANNOTATION, class_text, modes_text
 from services.api.kinds.pod import ResourceRequirements
@@ -8,17 +8,17 @@ from services.api.quantity import units
 
 BOUND, LOST, PENDING = "Bound", "Lost", "Pending"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-"""Annotation: both sides of the binding are written; from then on a vanished volume makes the claim Lost."""
+"""Annotation: both sides of the binding are written. If the volume disappears later, the claim becomes Lost."""
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""Annotation: where the scheduler wants the volume to be; the provisioner removes it after a failure."""
+"""Annotation: the node that the scheduler selected for the volume; the provisioner removes it after a failure."""
 STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 IN_USE_FINALIZER = "kubernetes.io/pvc-protection"
 
 
 class PersistentVolumeClaimSpec(View, frozen=True):
-    """What is requested. `storage_class_name`: None was not said (and no default existed), "" is no class.
+    """Spec of a claim. `storage_class_name`: None: not given (and no default existed); "": no class.
 
-    Of `resources` only `requests.storage` is meant.
+    Only `requests.storage` of `resources` is used.
     """
 
     access_modes: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class PersistentVolumeClaimSpec(View, frozen=True):
 
 
 class PersistentVolumeClaimStatus(View, frozen=True):
-    """Pending, Bound or Lost; once bound, what the volume really is."""
+    """Status of a claim: phase Pending, Bound or Lost; once bound, the actual properties of the volume."""
 
     phase: str = ""
     access_modes: tuple[str, ...] = ()
@@ -46,12 +46,12 @@ class PersistentVolumeClaim(ObjectView, frozen=True):
 
     @property
     def storage_class(self) -> str:
-        """The class's name, "" for none."""
+        """Name of the storage class; empty if none."""
         return self.metadata.annotations.get(CLASS_ANNOTATION, self.spec.storage_class_name or "")
 
     @property
     def requested_bytes(self) -> int:
-        """How much storage is asked for."""
+        """Requested storage in bytes."""
         return units(self.spec.resources.requests.get("storage", "0"))
 
     @property
@@ -61,7 +61,7 @@ class PersistentVolumeClaim(ObjectView, frozen=True):
 
     @property
     def selected_node(self) -> str:
-        """The node the scheduler chose for a volume that is yet to be made, or ""."""
+        """Node that the scheduler selected for a volume yet to be provisioned; empty if none."""
         return self.metadata.annotations.get(SELECTED_NODE, "")
 
 

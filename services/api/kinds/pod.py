@@ -21,14 +21,18 @@ from services.api.meta import (
 from services.api.times import duration, parse_time
 
 RUN: Final = "keplab.dev/run"
-"""An annotation of a pod: what its emulated containers do."""
+"""Annotation of a pod: the behavior of its emulated containers."""
 BEGAN: Final = "keplab.dev/began"
-"""An annotation of a pod that was imported onto a node: the status that its kubelet there reported of it, as JSON. The
-node's kubelet here takes over what it says to run, once."""
+"""Annotation of a pod that was imported onto a node: the status that its former kubelet reported, as JSON.
+
+The node's kubelet here adopts the running state from it, once.
+"""
 
 
 class ResourceClaimUse(View, frozen=True):
-    """One of the pod's `resourceClaims` that a container uses; of its requests all, or the one named (KEP-4381)."""
+    """A use of one of the pod's `resourceClaims` by a container: all requests of the claim, or the named one
+    (KEP-4381).
+    """
 
     name: str = ""
     request: str = ""
@@ -43,7 +47,7 @@ class ResourceRequirements(View, frozen=True):
 
 
 class ContainerResizePolicy(View, frozen=True):
-    """Whether the container restarts when that resource changes: NotRequired or RestartContainer (KEP-1287)."""
+    """Restart policy of a container for a change of that resource: NotRequired or RestartContainer (KEP-1287)."""
 
     resource_name: str = ""
     restart_policy: str = ""
@@ -60,13 +64,13 @@ class ContainerPort(View, frozen=True):
 
 
 class ContainerRestartRule(View, frozen=True):
-    """What follows when the container ends with certain exit codes: Restart or RestartAllContainers (KEP-5307)."""
+    """Rule for certain exit codes of a container. `action`: Restart or RestartAllContainers (KEP-5307)."""
 
     action: str = ""
 
 
 class VolumeMount(View, frozen=True):
-    """A volume in a container; only what not every node can do is read."""
+    """A volume mount of a container; only the parts that not every node supports are read."""
 
     bind_mount_options: tuple[str, ...] = ()
 
@@ -88,7 +92,7 @@ class Container(View, frozen=True):
 
 
 class Toleration(View, frozen=True):
-    """What a pod puts up with. An empty key with Exists tolerates everything; an empty effect, any effect."""
+    """A toleration of a pod. An empty key with Exists tolerates every taint; an empty effect matches any effect."""
 
     key: str = ""
     operator: str = ""
@@ -98,7 +102,7 @@ class Toleration(View, frozen=True):
 
 
 class NodeSelectorRequirement(View, frozen=True):
-    """`key operator values`; operator In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """Requirement `key operator values`; operator In, NotIn, Exists, DoesNotExist, Gt, Lt."""
 
     key: str = ""
     operator: str = ""
@@ -106,20 +110,20 @@ class NodeSelectorRequirement(View, frozen=True):
 
 
 class NodeSelectorTerm(View, frozen=True):
-    """Requirements are ANDed; `matchFields` knows metadata.name only. An empty term matches nothing."""
+    """A term of ANDed requirements; `matchFields` knows metadata.name only. An empty term matches nothing."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
 class NodeSelector(View, frozen=True):
-    """Terms are ORed."""
+    """A node selector; its terms are ORed."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class PreferredSchedulingTerm(View, frozen=True):
-    """Adds `weight` (1 to 100) to nodes that match."""
+    """A preferred term: adds `weight` (1 to 100) to nodes that match."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
@@ -135,7 +139,7 @@ class NodeAffinity(View, frozen=True):
 
 
 class PodAffinityTerm(View, frozen=True):
-    """Pods matching the selector in the namespaces, grouped by a node label."""
+    """Affinity term: pods in the namespaces that match the selector, grouped by a node label."""
 
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
@@ -164,7 +168,7 @@ class PodAffinity(View, frozen=True):
 
 
 class Affinity(View, frozen=True):
-    """Everything a pod asks of its neighbourhood."""
+    """All affinity rules of a pod."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -172,10 +176,11 @@ class Affinity(View, frozen=True):
 
 
 class TopologySpreadConstraint(View, frozen=True):
-    """How evenly pods that match the selector lie over the values of a node label (KEP-895, 3022, 3094, 3243).
+    """Spread constraint over the values of a node label, for pods that match the selector (KEP-895, 3022, 3094,
+    3243).
 
-    `whenUnsatisfiable`: DoNotSchedule or ScheduleAnyway. The policies are Honor or Ignore; "" is the default,
-    Honor for affinity and Ignore for taints.
+    `whenUnsatisfiable`: DoNotSchedule or ScheduleAnyway. The policies are Honor or Ignore; "" is the default, Honor
+    for affinity and Ignore for taints.
     """
 
     max_skew: int = 0
@@ -195,7 +200,7 @@ class SchedulingGate(View, frozen=True):
 
 
 class PodSchedulingGroup(View, frozen=True):
-    """The PodGroup of the namespace that the pod is scheduled with (KEP-4671); it need not exist yet."""
+    """Reference to the PodGroup of the namespace that the pod is scheduled with (KEP-4671); it need not exist yet."""
 
     pod_group_name: str = ""
 
@@ -244,7 +249,7 @@ class ISCSIVolumeSource(View, frozen=True):
 
 
 class CSIVolumeSource(View, frozen=True):
-    """A volume that lives and dies with the pod, made by a CSI driver."""
+    """A CSI volume whose lifetime is the pod's."""
 
     driver: str = ""
 
@@ -257,14 +262,14 @@ class ImageVolumeSource(View, frozen=True):
 
 
 class EmptyDirVolumeSource(View, frozen=True):
-    """A directory that lives and dies with the pod; in memory where `medium` is Memory."""
+    """A directory whose lifetime is the pod's; in memory if `medium` is Memory."""
 
     medium: str = ""
     size_limit: str | int | float | None = None
 
 
 class Volume(View, frozen=True):
-    """A volume of a pod; only the sources that scheduling asks about are read.
+    """A volume of a pod; only the sources that matter to scheduling are read.
 
     `ephemeral`: a claim made for this pod alone from a template; its name is `<pod>-<volume>`.
     """
@@ -282,14 +287,14 @@ class Volume(View, frozen=True):
     image: ImageVolumeSource | None = None
 
     def claim_name(self, pod_name: str) -> str:
-        """Return the name of the claim behind it, "" when there is none."""
+        """Return the name of the volume's claim; empty if it has none."""
         if self.persistent_volume_claim is not None:
             return self.persistent_volume_claim.claim_name
         return f"{pod_name}-{self.name}" if self.ephemeral is not None else ""
 
 
 class PodResourceClaim(View, frozen=True):
-    """A claim the pod uses: one that exists, or one made for it from a template (KEP-4381)."""
+    """A claim the pod uses: an existing one, or one made for the pod from a template (KEP-4381)."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -297,14 +302,14 @@ class PodResourceClaim(View, frozen=True):
 
 
 class PodResourceClaimStatus(View, frozen=True):
-    """What the claim controller made; no name: the pod needs none."""
+    """The claim that the claim controller made; without a claim name the pod needs none."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
 class ContainerExtendedResourceRequest(View, frozen=True):
-    """Which request of the pod's extended resource claim a container's extended resource became."""
+    """Mapping from a container's extended resource to its request in the pod's extended resource claim."""
 
     container_name: str = ""
     resource_name: str = ""
@@ -319,7 +324,7 @@ class PodExtendedResourceClaimStatus(View, frozen=True):
 
 
 class PodSpec(View, frozen=True):
-    """What a pod asks for."""
+    """Spec of a pod."""
 
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -350,8 +355,9 @@ class PodSpec(View, frozen=True):
 
 
 RESIZE_RESERVED: Final = "keplab.dev/ResizeReserved"
-"""Condition of a pod with a deferred resize: its kubelet is to keep the capacity that the generation it names asks for
-(switch `resize.reserved_by`)."""
+"""Condition of a pod with a deferred resize: its kubelet must reserve the capacity for the generation that the
+condition names (switch `resize.reserved_by`).
+"""
 
 
 class ContainerStateRunning(View, frozen=True):
@@ -371,14 +377,14 @@ class ContainerStateTerminated(View, frozen=True):
 
 
 class ContainerStateWaiting(View, frozen=True):
-    """A container that has not started (again)."""
+    """A container that waits to start or to restart."""
 
     reason: str = ""
     message: str = ""
 
 
 class ContainerState(View, frozen=True):
-    """At most one member is set; none means waiting."""
+    """State of a container: at most one member is set; none means waiting."""
 
     running: ContainerStateRunning | None = None
     terminated: ContainerStateTerminated | None = None
@@ -386,8 +392,9 @@ class ContainerState(View, frozen=True):
 
 
 class ContainerStatus(View, frozen=True):
-    """What the kubelet reports of a container. `allocated_resources`: the requests its node has allocated;
-    `resources`: what it runs with, None from a node that cannot resize (KEP-1287)."""
+    """Status of a container, reported by the kubelet. `allocated_resources`: the requests its node has allocated;
+    `resources`: the resources it runs with, None from a node that cannot resize (KEP-1287).
+    """
 
     name: str = ""
     state: ContainerState = ContainerState()
@@ -401,7 +408,7 @@ class ContainerStatus(View, frozen=True):
 
 
 class UnbindRecord(View, frozen=True):
-    """One entry of `status.unbindHistory` (kubelet-unbinding 4.1), newest first."""
+    """Entry of `status.unbindHistory` (kubelet-unbinding 4.1), which lists the newest first."""
 
     request_id: str = msgspec.field(name="requestID", default="")
     node_name: str = ""
@@ -413,7 +420,7 @@ class UnbindRecord(View, frozen=True):
 
 
 class PodStatus(View, frozen=True):
-    """What is so. The three binding fields are written by the API server alone (kubelet-unbinding 4.1)."""
+    """Observed state of a pod. Only the API server writes the three binding fields (kubelet-unbinding 4.1)."""
 
     phase: str = ""
     reason: str = ""
@@ -451,18 +458,18 @@ class Pod(View, frozen=True):
 
     @property
     def is_active(self) -> bool:
-        """Not terminal and not being deleted (upstream `IsPodActive`)."""
+        """Whether the pod is neither terminal nor being deleted (upstream `IsPodActive`)."""
         return not self.is_terminal and self.metadata.deletion_timestamp is None
 
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 TOKEN_VOLUME_PREFIX = "kube-api-access-"
-"""How the names of volumes begin that have the token of a pod's service account; five drawn characters follow."""
+"""Name prefix of volumes that hold the token of a pod's service account; five random characters follow."""
 
 
 @dataclass
 class _StatusCells:
-    """What a table shows of a pod: its status, how many containers are ready, and their restarts."""
+    """Table cells of a pod: its status, the number of ready containers, and their restarts."""
 
     reason: str
     ready: int = 0

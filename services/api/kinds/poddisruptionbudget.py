@@ -1,10 +1,10 @@
-"""PodDisruptionBudget: how many pods may be away at once (policy/v1)."""
+"""PodDisruptionBudget: limit on simultaneously unavailable pods (policy/v1)."""
 
 from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectView, Resource, View
 
 
 class PodDisruptionBudgetSpec(View, frozen=True):
-    """Exactly one of the two is set: a number or a percentage."""
+    """Spec of a budget. Exactly one of the two is set: a number or a percentage."""
 
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
@@ -13,7 +13,7 @@ class PodDisruptionBudgetSpec(View, frozen=True):
 
 
 class PodDisruptionBudgetStatus(View, frozen=True):
-    """`disrupted_pods`: pod name to the time its eviction was allowed."""
+    """Status of a budget. `disrupted_pods`: pod name → time when its eviction was allowed."""
 
     observed_generation: int = 0
     disrupted_pods: dict[str, str] = {}

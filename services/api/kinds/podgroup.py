@@ -3,52 +3,54 @@
 from services.api.meta import AGE, NAME, Column, Condition, Document, Mark, ObjectView, Resource, View, find_condition
 
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
-"""Once True it stays: later evictions never set it back."""
+"""Condition of a group. Once True it stays True: later evictions never reset it."""
 DISRUPTION_TARGET = "DisruptionTarget"
 PROTECTION_FINALIZER = "scheduling.k8s.io/podgroup-protection"
 
 
 class GangSchedulingPolicy(View, frozen=True):
-    """All or nothing: fewer than `minCount` members are never bound."""
+    """Gang policy, all or nothing: fewer than `minCount` members are never bound."""
 
     min_count: int = 1
 
 
 class PodGroupSchedulingPolicy(View, frozen=True):
-    """Exactly one is set. `basic`: members are placed as pods are."""
+    """Scheduling policy; exactly one member is set. `basic`: members are scheduled like single pods."""
 
     basic: Mark | None = None
     gang: GangSchedulingPolicy | None = None
 
 
 class DisruptionMode(View, frozen=True):
-    """Exactly one is set: members are evicted one by one (`single`, the default), or together or not at all."""
+    """Disruption mode; exactly one member is set. Members are evicted one by one (`single`, the default), or all
+    together.
+    """
 
     single: Mark | None = None
     all: Mark | None = None
 
 
 class WorkloadReference(View, frozen=True):
-    """The template that a group was made from. It is a note: the group carries a copy of the policy."""
+    """Reference to the template of a group. It is informative only: the group carries a copy of the policy."""
 
     workload_name: str = ""
     template_name: str = ""
 
 
 class TopologyConstraint(View, frozen=True):
-    """All members within one value of a node label."""
+    """Constraint that all members lie within one value of a node label."""
 
     key: str = ""
 
 
 class PodGroupSchedulingConstraints(View, frozen=True):
-    """Where the members must be, as a whole."""
+    """Constraints on the placement of all members together."""
 
     topology: tuple[TopologyConstraint, ...] = ()
 
 
 class PodGroupResourceClaim(View, frozen=True):
-    """A claim that all members share: one that exists, or one made for the group (KEP-5729)."""
+    """A claim that all members share: an existing one, or one made for the group (KEP-5729)."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -56,14 +58,14 @@ class PodGroupResourceClaim(View, frozen=True):
 
 
 class PodGroupResourceClaimStatus(View, frozen=True):
-    """What the claim controller made for the group; no name: it needs none."""
+    """The claim that the claim controller made for the group; without a claim name the group needs none."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
 class PodGroupSpec(View, frozen=True):
-    """How the members are scheduled and evicted. `priority` is filled in by admission, as for pods.
+    """Spec of a pod group: scheduling and eviction of the members. Admission sets `priority`, as for pods.
 
     `preemptionPolicy` exists with the gate PodGroupPreemptionPolicy only.
     """
@@ -79,13 +81,13 @@ class PodGroupSpec(View, frozen=True):
 
     @property
     def min_count(self) -> int:
-        """How many members must be placed before any is bound; 1 for a basic group."""
+        """Number of members that must be placed before any is bound; 1 for a basic group."""
         gang = self.scheduling_policy.gang
         return gang.min_count if gang is not None else 1
 
     @property
     def is_gang(self) -> bool:
-        """Whether the members are placed all or none."""
+        """Whether the group is a gang: all members are placed or none."""
         return self.scheduling_policy.gang is not None
 
     @property
@@ -95,7 +97,7 @@ class PodGroupSpec(View, frozen=True):
 
 
 class PodGroupStatus(View, frozen=True):
-    """What the scheduler found, and the claims that the claim controller made."""
+    """Conditions from the scheduler, and the claims that the claim controller made."""
 
     conditions: tuple[Condition, ...] = ()
     resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
@@ -109,7 +111,7 @@ class PodGroup(ObjectView, frozen=True):
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether its constraint has once been met."""
+        """Whether the group's scheduling constraint was ever met."""
         found = find_condition(self.status.conditions, INITIALLY_SCHEDULED)
         return found is not None and found.status == "True"
 

@@ -1,4 +1,4 @@
-"""PodTemplate: a pod's template as an object of its own (core/v1); nothing acts on it."""
+"""PodTemplate: a pod template as an object of its own (core/v1); no controller acts on it."""
 
 from services.api.meta import NAME, NONE, Column, ObjectView, Resource
 from services.api.printing import labels_text

@@ -1,4 +1,4 @@
-"""PriorityClass: how important a pod is, and whether it may preempt others (KEP-268)."""
+"""PriorityClass: a pod priority, and whether it may preempt other pods (KEP-268)."""
 
 from services.api.meta import AGE, NAME, Column, ObjectView, Resource
 

@@ -1,4 +1,4 @@
-"""PriorityLevelConfiguration: how many requests of a level are served at once (flowcontrol.apiserver.k8s.io/v1)."""
+"""PriorityLevelConfiguration: concurrency limit of a priority level (flowcontrol.apiserver.k8s.io/v1)."""
 
 from collections.abc import Callable
 from typing import Any

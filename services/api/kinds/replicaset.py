@@ -1,11 +1,11 @@
-"""ReplicaSet: keep as many pods alive as asked (apps/v1)."""
+"""ReplicaSet: keeps the requested number of pods alive (apps/v1)."""
 
 from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectView, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS
 
 
 class ReplicaSetSpec(View, frozen=True):
-    """`template` stays in the document; controllers copy it from there, unknown fields and all."""
+    """Spec of a ReplicaSet. `template` stays in the document; controllers copy it from there, with unknown fields."""
 
     replicas: int = 1
     min_ready_seconds: int = 0
@@ -13,7 +13,7 @@ class ReplicaSetSpec(View, frozen=True):
 
 
 class ReplicaSetStatus(View, frozen=True):
-    """Counters of the controller's last look."""
+    """Counters of the controller's last sync."""
 
     replicas: int = 0
     fully_labeled_replicas: int = 0

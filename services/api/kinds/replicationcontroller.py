@@ -1,4 +1,4 @@
-"""ReplicationController: keep as many pods alive as asked (core/v1); ReplicaSets took its place."""
+"""ReplicationController: keeps the requested number of pods alive (core/v1); ReplicaSets replace it."""
 
 import msgspec
 
@@ -7,7 +7,9 @@ from services.api.printing import TEMPLATE_COLUMNS, labels_text
 
 
 class ReplicationControllerSpec(View, frozen=True):
-    """`labels` are its selector, equality alone. `template` stays in the document; controllers copy it from there."""
+    """Spec of a ReplicationController. `labels` is its selector, equality only. `template` stays in the document;
+    controllers copy it from there.
+    """
 
     replicas: int = 1
     min_ready_seconds: int = 0
@@ -15,12 +17,12 @@ class ReplicationControllerSpec(View, frozen=True):
 
     @property
     def selector(self) -> LabelSelector | None:
-        """The selector in the form of newer workloads; None when it has none."""
+        """The selector in the form of newer workloads; None if it has none."""
         return LabelSelector(match_labels=self.labels) if self.labels else None
 
 
 class ReplicationControllerStatus(View, frozen=True):
-    """Counters of the controller's last look."""
+    """Counters of the controller's last sync."""
 
     replicas: int = 0
     fully_labeled_replicas: int = 0

@@ -1,4 +1,4 @@
-"""ResourceClaim: a request for devices, which were allocated, and for whom they are reserved (KEP-4381)."""
+"""ResourceClaim: a request for devices, the allocated devices, and the consumers they are reserved for (KEP-4381)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from services.api.meta import AGE, NAME, Column, Condition, Document, ObjectView
 CLAIMS = "resourceclaims.resource.k8s.io"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-"""Annotation of a generated claim: which of the pod's `resourceClaims` it was made for."""
+"""Annotation of a generated claim: the entry of the pod's `resourceClaims` it was made for."""
 EXACT_COUNT, ALL = "ExactCount", "All"
 CONSUMERS_MAX, DEVICES_MAX, ALTERNATIVES_MAX = 256, 32, 8
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
@@ -26,18 +26,18 @@ class CELDeviceSelector(View, frozen=True):
 
 
 class DeviceSelector(View, frozen=True):
-    """What a device must be."""
+    """Selector of devices."""
 
     cel: CELDeviceSelector | None = None
 
     @property
     def expression(self) -> str:
-        """The expression, "" when there is none."""
+        """The CEL expression; empty if there is none."""
         return self.cel.expression if self.cel is not None else ""
 
 
 class DeviceToleration(View, frozen=True):
-    """Which taints of a device do no harm (KEP-5055). No key with Exists: every taint; no effect: every effect.
+    """Toleration of device taints (KEP-5055). No key with Exists: every taint; no effect: every effect.
 
     `toleration_seconds` limits how long a NoExecute taint is tolerated; None: for ever.
     """
@@ -50,7 +50,7 @@ class DeviceToleration(View, frozen=True):
 
 
 class CapacityRequirements(View, frozen=True):
-    """How much of each capacity of one device is requested, as quantities (KEP-5075)."""
+    """Requested amount of each capacity of one device, as quantities (KEP-5075)."""
 
     requests: dict[str, str] = {}
 
@@ -68,7 +68,7 @@ class DeviceSubRequest(View, frozen=True):
 
 
 class ExactDeviceRequest(View, frozen=True):
-    """`count` devices of a class, or all of them. `admin_access`: also those in use (KEP-5018)."""
+    """Request for `count` devices of a class, or for all of them. `admin_access`: also devices in use (KEP-5018)."""
 
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -80,7 +80,7 @@ class ExactDeviceRequest(View, frozen=True):
 
 
 class DeviceRequest(View, frozen=True):
-    """One request of a claim, by a name that pods and constraints refer to: `exactly`, or else alternatives."""
+    """Request of a claim, with a name that pods and constraints refer to: `exactly` one, or alternatives."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -88,7 +88,7 @@ class DeviceRequest(View, frozen=True):
 
 
 class DeviceConstraint(View, frozen=True):
-    """An attribute that must be equal on, or differ between, the devices of these requests (none named: of all)."""
+    """Constraint that an attribute be equal, or distinct, across the devices of these requests (none named: of all)."""
 
     requests: tuple[str, ...] = ()
     match_attribute: str = ""
@@ -96,7 +96,7 @@ class DeviceConstraint(View, frozen=True):
 
 
 class DeviceClaim(View, frozen=True):
-    """Which devices are asked for; `config` is for drivers, as documents."""
+    """Requested devices; `config` holds documents for drivers."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -104,7 +104,7 @@ class DeviceClaim(View, frozen=True):
 
 
 class ResourceClaimConsumerReference(View, frozen=True):
-    """Who may use the claim. `resource` is the lower-case plural: `pods`, `jobs`, `podgroups`."""
+    """Reference to a consumer of the claim. `resource` is the lower-case plural: `pods`, `jobs`, `podgroups`."""
 
     api_group: str = ""
     resource: str = ""
@@ -113,27 +113,27 @@ class ResourceClaimConsumerReference(View, frozen=True):
 
     @property
     def is_pod(self) -> bool:
-        """Whether it names a pod."""
+        """Whether the reference names a pod."""
         return not self.api_group and self.resource == "pods"
 
     @property
     def is_claim(self) -> bool:
-        """Whether it names a claim: the one that it stands in, which is its own consumer (reservedFor.self)."""
+        """Whether the reference names a claim: the claim that contains it, as its own consumer (reservedFor.self)."""
         return self.api_group == "resource.k8s.io" and self.resource == "resourceclaims"
 
 
 class ResourceClaimSpec(View, frozen=True):
-    """Never changes. `reserved_for`: the workload whose pods may all use the claim (KEP-5194)."""
+    """Spec of a claim; it never changes. `reserved_for`: the workload whose pods may all use the claim (KEP-5194)."""
 
     devices: DeviceClaim = DeviceClaim()
     reserved_for: ResourceClaimConsumerReference | None = None
 
 
 class DeviceRequestAllocationResult(View, frozen=True):
-    """One device for one request, `name` or `name/alternative`.
+    """Device that was allocated for one request; `request` is `name` or `name/alternative`.
 
-    Tolerations and binding conditions are copies, made at allocation. `share_id` distinguishes shares of one device;
-    `consumed_capacity` is what this share has of it (KEP-5075).
+    Tolerations and binding conditions are copies, made at allocation. `share_id` distinguishes shares of one
+    device; `consumed_capacity` is the capacity that this share takes (KEP-5075).
     """
 
     request: str = ""
@@ -149,19 +149,19 @@ class DeviceRequestAllocationResult(View, frozen=True):
 
     @property
     def id(self) -> tuple[str, str, str]:
-        """`(driver, pool, device)`: which device in the whole cluster."""
+        """The cluster-wide id of the device: `(driver, pool, device)`."""
         return self.driver, self.pool, self.device
 
 
 class DeviceAllocationResult(View, frozen=True):
-    """The devices, and the configuration that their drivers get."""
+    """The allocated devices, and the configuration for their drivers."""
 
     results: tuple[DeviceRequestAllocationResult, ...] = ()
     config: tuple[dict[str, Any], ...] = ()
 
 
 class AllocationResult(View, frozen=True):
-    """What was granted, and where it can be used; no selector: on every node."""
+    """The allocation, and the nodes that can use it; no selector: every node."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
@@ -171,12 +171,12 @@ class AllocationResult(View, frozen=True):
 
     @property
     def device_ids(self) -> tuple[tuple[str, str, str], ...]:
-        """The devices that were granted."""
+        """Ids of the allocated devices."""
         return tuple(each.id for each in self.devices.results)
 
 
 class AllocatedDeviceStatus(View, frozen=True):
-    """What a driver says of a device of the allocation (KEP-4817); `conditions` decide on binding (KEP-5007)."""
+    """Status of an allocated device, reported by its driver (KEP-4817); `conditions` decide on binding (KEP-5007)."""
 
     driver: str = ""
     pool: str = ""
@@ -186,19 +186,19 @@ class AllocatedDeviceStatus(View, frozen=True):
 
     @property
     def id(self) -> tuple[str, str, str]:
-        """`(driver, pool, device)`."""
+        """The id of the device: `(driver, pool, device)`."""
         return self.driver, self.pool, self.device
 
 
 class ResourceClaimStatus(View, frozen=True):
-    """`allocation` None: not allocated yet."""
+    """Status of a claim. `allocation` None: not allocated yet."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
     def is_reserved_for(self, uid: str) -> bool:
-        """Whether the pod of that uid may use the claim."""
+        """Whether the pod with that uid may use the claim."""
         return any(each.uid == uid for each in self.reserved_for)
 
 

@@ -1,18 +1,18 @@
-"""ResourceClaimTemplate: what the claims of single pods are made from (resource.k8s.io/v1, KEP-4381)."""
+"""ResourceClaimTemplate: template for the claims of single pods (resource.k8s.io/v1, KEP-4381)."""
 
 from services.api.kinds.resourceclaim import ResourceClaimSpec
 from services.api.meta import AGE, NAME, ObjectView, Resource, View
 
 
 class TemplateMeta(View, frozen=True):
-    """Labels and annotations that the claims get."""
+    """Labels and annotations of the generated claims."""
 
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
 class ResourceClaimTemplateSpec(View, frozen=True):
-    """Copied into each claim; never changes."""
+    """Spec that is copied into each claim; it never changes."""
 
     metadata: TemplateMeta = TemplateMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()

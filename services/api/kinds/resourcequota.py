@@ -1,10 +1,10 @@
-"""ResourceQuota: how much the objects of a namespace may ask for together (core/v1)."""
+"""ResourceQuota: limits on the sum over the objects of a namespace (core/v1)."""
 
 from services.api.meta import AGE, NAME, Cell, Column, Document, ObjectView, Resource, View
 
 
 class ScopedResourceSelectorRequirement(View, frozen=True):
-    """`scopeName operator values`; operator In, NotIn, Exists, DoesNotExist."""
+    """Scope requirement `scopeName operator values`; operator In, NotIn, Exists, DoesNotExist."""
 
     scope_name: str = ""
     operator: str = ""
@@ -12,13 +12,13 @@ class ScopedResourceSelectorRequirement(View, frozen=True):
 
 
 class ScopeSelector(View, frozen=True):
-    """Requirements are ANDed."""
+    """A scope selector; its requirements are ANDed."""
 
     match_expressions: tuple[ScopedResourceSelectorRequirement, ...] = ()
 
 
 class ResourceQuotaSpec(View, frozen=True):
-    """The most of each name (`requests.cpu`, `pods`, `count/configmaps`), of the objects in all scopes."""
+    """Limits by name (`requests.cpu`, `pods`, `count/configmaps`), for the objects that are in all scopes."""
 
     hard: dict[str, str] = {}
     scopes: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class ResourceQuotaSpec(View, frozen=True):
 
 
 class ResourceQuotaStatus(View, frozen=True):
-    """What is enforced, and how much of it is used."""
+    """The enforced limits, and the amounts used."""
 
     hard: dict[str, str] = {}
     used: dict[str, str] = {}
@@ -40,7 +40,7 @@ class ResourceQuota(ObjectView, frozen=True):
 
     @property
     def requirements(self) -> tuple[ScopedResourceSelectorRequirement, ...]:
-        """All an object must meet to count; a plain scope must exist."""
+        """All scope requirements that an object must meet to count; a plain scope becomes operator Exists."""
         selector = self.spec.scope_selector
         return (
             *(ScopedResourceSelectorRequirement(scope_name=scope, operator="Exists") for scope in self.spec.scopes),

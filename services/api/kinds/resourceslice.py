@@ -12,7 +12,9 @@ NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 
 
 class DeviceAttribute(View, frozen=True):
-    """Exactly one is set; `version` by semver 2.0.0. The lists exist with the gate DRAListTypeAttributes."""
+    """A typed attribute value; exactly one member is set. `version` follows semver 2.0.0. The lists exist with the
+    gate DRAListTypeAttributes.
+    """
 
     int_value: int | None = msgspec.field(name="int", default=None)
     bool_value: bool | None = msgspec.field(name="bool", default=None)
@@ -25,13 +27,13 @@ class DeviceAttribute(View, frozen=True):
 
     @property
     def typed(self) -> tuple[str, int | bool | str] | None:
-        """What kind of value it is, and the value; versions are compared as text."""
+        """The type of the value, and the value; None if no scalar member is set. Versions are compared as text."""
         values = {"int": self.int_value, "bool": self.bool_value, "string": self.string, "version": self.version}
         return next(((kind, value) for kind, value in values.items() if value is not None), None)
 
 
 class CapacityRequestPolicyRange(View, frozen=True):
-    """From `min` in steps to `max`, as quantities; None: without bound."""
+    """Range of allowed values: from `min` in steps to `max`, as quantities; None: no bound."""
 
     min: str = "0"
     max: str | None = None
@@ -39,9 +41,9 @@ class CapacityRequestPolicyRange(View, frozen=True):
 
 
 class CapacityRequestPolicy(View, frozen=True):
-    """How requests for a share of a capacity are rounded (KEP-5075): to one of `valid_values`, or within a range.
+    """Rounding of requests for a share of a capacity (KEP-5075): to one of `valid_values`, or within a range.
 
-    `default` is what a claim gets that requests none.
+    `default` applies to a claim that requests none.
     """
 
     default: str | None = None
@@ -50,7 +52,7 @@ class CapacityRequestPolicy(View, frozen=True):
 
 
 class DeviceCapacity(View, frozen=True):
-    """How much of something a device has, as a quantity."""
+    """Amount of one capacity of a device, as a quantity."""
 
     value: str = "0"
     request_policy: CapacityRequestPolicy | None = None
@@ -70,14 +72,16 @@ class CounterSet(View, frozen=True):
 
 
 class DeviceCounterConsumption(View, frozen=True):
-    """What a device takes from a counter set while it is allocated."""
+    """Counters that a device consumes from a counter set while it is allocated."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
 
 
 class DeviceTaint(View, frozen=True):
-    """Keeps pods off a device (NoSchedule) or ends those that use it (NoExecute); None: shows, does nothing."""
+    """Device taint: keeps pods off a device (NoSchedule), or evicts pods that use it (NoExecute); effect None only
+    informs.
+    """
 
     key: str = ""
     value: str = ""
@@ -88,9 +92,10 @@ class DeviceTaint(View, frozen=True):
 class Device(View, frozen=True):
     """One device; its name is unique in the pool.
 
-    Where it is stands in the slice, or here with `perDeviceNodeSelection`. `binds_to_node`: an allocation is for one
-    node even if the device is reachable from several. `binding_conditions` must be True before a pod is bound, none of
-    `binding_failure_conditions` may be (KEP-5007). `allow_multiple_allocations`: claims share its capacity (KEP-5075).
+    The slice says which nodes reach it, or, with `perDeviceNodeSelection`, the device does. `binds_to_node`: an
+    allocation is for one node even if the device is reachable from several. Before a pod is bound, all
+    `binding_conditions` must be True and no `binding_failure_conditions` may be True (KEP-5007).
+    `allow_multiple_allocations`: claims share its capacity (KEP-5075).
     """
 
     name: str = ""
@@ -108,7 +113,7 @@ class Device(View, frozen=True):
 
 
 class ResourcePool(View, frozen=True):
-    """A pool is complete when there are `resource_slice_count` slices of its newest generation."""
+    """A pool of devices. It is complete when there are `resource_slice_count` slices of its newest generation."""
 
     name: str = ""
     generation: int = 0
@@ -116,7 +121,7 @@ class ResourcePool(View, frozen=True):
 
 
 class ResourceSliceSpec(View, frozen=True):
-    """What a driver offers: on one node, on those the selector names, on all, or where each device says."""
+    """Devices that a driver offers: on one node, on the selected nodes, on all nodes, or where each device says."""
 
     driver: str = ""
     pool: ResourcePool = ResourcePool()

@@ -1,10 +1,10 @@
-"""Role: what its bindings let their subjects do in one namespace (rbac.authorization.k8s.io/v1)."""
+"""Role: permissions that bindings give to subjects in one namespace (rbac.authorization.k8s.io/v1)."""
 
 from services.api.meta import NAME, Column, ObjectView, Resource
 
 
 class Role(ObjectView, frozen=True):
-    """A Role as components see it: that it is there."""
+    """A Role as components see it: metadata only."""
 
 
 CREATED = Column("Created At", "metadata.creationTimestamp", "date")

@@ -1,10 +1,12 @@
-"""RoleBinding: lets subjects do in one namespace what a Role or ClusterRole says (rbac.authorization.k8s.io/v1)."""
+"""RoleBinding: gives subjects the permissions of a Role or ClusterRole in one namespace
+(rbac.authorization.k8s.io/v1).
+"""
 
 from services.api.meta import AGE, NAME, Cell, Column, Document, ObjectView, Resource
 
 
 class RoleBinding(ObjectView, frozen=True):
-    """A RoleBinding as components see it: that it is there."""
+    """A RoleBinding as components see it: metadata only."""
 
 
 def _role(document: Document, now: float) -> str:

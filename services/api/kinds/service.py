@@ -1,4 +1,4 @@
-"""Service (core/v1): which pods belong together; nothing routes its address."""
+"""Service (core/v1): a set of pods; nothing routes its address."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from services.api.printing import joined, labels_text
 
 
 class ServicePort(View, frozen=True):
-    """A port of the service, and which of its pods' it leads to; None: the same number."""
+    """A port of the service and its target port on the pods; target None: the same number."""
 
     name: str = ""
     protocol: str = "TCP"
@@ -17,7 +17,7 @@ class ServicePort(View, frozen=True):
 
 
 class ServiceSpec(View, frozen=True):
-    """`selector` empty: the service has no pods of its own."""
+    """Spec of a service. `selector` empty: the service selects no pods."""
 
     type: str = "ClusterIP"
     selector: dict[str, str] = {}
@@ -29,7 +29,7 @@ class ServiceSpec(View, frozen=True):
 
 
 class Service(ObjectView, frozen=True):
-    """A service as components see it: which pods belong together."""
+    """A service as components see it."""
 
     spec: ServiceSpec = ServiceSpec()
 

@@ -1,17 +1,17 @@
-"""ServiceCIDR: a range from which Services get their addresses (networking.k8s.io/v1, KEP-1880)."""
+"""ServiceCIDR: a range of Service addresses (networking.k8s.io/v1, KEP-1880)."""
 
 from services.api.meta import AGE, NAME, Column, Condition, ObjectView, Resource, View
 from services.api.printing import joined
 
 
 class ServiceCIDRSpec(View, frozen=True):
-    """At most one range a family."""
+    """Spec of a ServiceCIDR: at most one range per IP family."""
 
     cidrs: tuple[str, ...] = ()
 
 
 class ServiceCIDRStatus(View, frozen=True):
-    """Whether addresses are allocated from it."""
+    """Status of a ServiceCIDR: whether addresses are allocated from it."""
 
     conditions: tuple[Condition, ...] = ()
 

@@ -1,4 +1,4 @@
-"""StatefulSet: pods that keep their names and their storage, made and ended in order (apps/v1)."""
+"""StatefulSet: pods that keep their names and storage, created and deleted in order (apps/v1)."""
 
 from services.api.meta import AGE, NAME, Column, LabelSelector, ObjectView, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS, ready_of
@@ -11,38 +11,42 @@ RETAIN, DELETE = "Retain", "Delete"
 
 
 class RollingUpdate(View, frozen=True):
-    """Pods below `partition` stay as they are. `max_unavailable`: a number or a percentage, 1 unless said."""
+    """Rolling update. Pods below `partition` stay as they are. `max_unavailable`: a number or a percentage, default
+    1.
+    """
 
     partition: int = 0
     max_unavailable: int | str | None = None
 
 
 class UpdateStrategy(View, frozen=True):
-    """`type`: RollingUpdate, or OnDelete (pods of an old revision are replaced when they are deleted)."""
+    """Update strategy. `type`: RollingUpdate, or OnDelete (pods of an old revision are replaced when they are
+    deleted).
+    """
 
     type: str = ROLLING
     rolling_update: RollingUpdate | None = None
 
 
 class Ordinals(View, frozen=True):
-    """`start`: the number of the first pod."""
+    """Ordinal settings. `start`: the number of the first pod."""
 
     start: int = 0
 
 
 class RetentionPolicy(View, frozen=True):
-    """Retain or Delete: what becomes of claims when the set goes, and of a claim whose pod is scaled away."""
+    """Retain or Delete for claims: when the set is deleted, and when their pod is scaled away."""
 
     when_deleted: str = RETAIN
     when_scaled: str = RETAIN
 
 
 class ClaimTemplate(ObjectView, frozen=True):
-    """A claim that every pod gets one of; the whole template stays in the document."""
+    """Template of a claim that every pod gets; the whole template stays in the document."""
 
 
 class StatefulSetSpec(View, frozen=True):
-    """`template` stays in the document and in the revisions; controllers copy it from there."""
+    """Spec of a StatefulSet. `template` stays in the document and in the revisions; controllers copy it from there."""
 
     replicas: int = 1
     min_ready_seconds: int = 0
@@ -57,7 +61,7 @@ class StatefulSetSpec(View, frozen=True):
 
 
 class StatefulSetStatus(View, frozen=True):
-    """Counters of the controller's last look. `current_revision`: the last one that all pods had."""
+    """Counters of the controller's last sync. `current_revision`: the last revision that all pods had."""
 
     observed_generation: int = 0
     replicas: int = 0
@@ -78,7 +82,7 @@ class StatefulSet(ObjectView, frozen=True):
 
     @property
     def ordinals(self) -> range:
-        """The numbers of its pods."""
+        """Ordinals of its pods."""
         start = self.spec.ordinals.start
         return range(start, start + self.spec.replicas)
 

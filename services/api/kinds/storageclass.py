@@ -1,4 +1,4 @@
-"""StorageClass: who makes volumes, where, and whether before or after the pod has a node (storage.k8s.io/v1)."""
+"""StorageClass: provisioner, topology and binding mode of volumes (storage.k8s.io/v1)."""
 
 from services.api.meta import AGE, Column, Document, ObjectView, Resource, View
 
@@ -8,20 +8,20 @@ IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
 class TopologySelectorLabelRequirement(View, frozen=True):
-    """The node's label must have one of the values."""
+    """Requirement on a node's label: it must have one of the values."""
 
     key: str = ""
     values: tuple[str, ...] = ()
 
 
 class TopologySelectorTerm(View, frozen=True):
-    """Requirements are ANDed; a term without any matches every node."""
+    """A term of ANDed requirements; a term without requirements matches every node."""
 
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
 class StorageClass(ObjectView, frozen=True):
-    """A class as components see it. `allowed_topologies` are ORed; none means anywhere."""
+    """A class as components see it. `allowed_topologies` are ORed; an empty list allows every node."""
 
     provisioner: str = ""
     reclaim_policy: str = "Delete"
@@ -35,7 +35,7 @@ class StorageClass(ObjectView, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether claims wait for the first pod that uses them."""
+        """Whether a claim waits for the first pod that uses it before it is bound."""
         return self.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicyBinding: where a policy applies, and with what (admissionregistration.k8s.io/v1)."""
+"""ValidatingAdmissionPolicyBinding: scope and parameters of a policy (admissionregistration.k8s.io/v1)."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ class ValidatingAdmissionPolicyBinding(ObjectView, frozen=True):
 
 
 def param_ref(binding: Document, now: float) -> str:
-    """Return which parameters a binding names, as tables show it."""
+    """Return the parameters that a binding names, as tables show them."""
     found = (binding.get("spec") or {}).get("paramRef")
     if not found:
         return UNSET

@@ -1,16 +1,16 @@
-"""VolumeAttachment: a volume is, or is to be, attached to a node by a CSI driver (storage.k8s.io/v1)."""
+"""VolumeAttachment: a CSI driver attaches, or is to attach, a volume to a node (storage.k8s.io/v1)."""
 
 from services.api.meta import AGE, NAME, Column, ObjectView, Resource, View
 
 
 class VolumeAttachmentSource(View, frozen=True):
-    """What is attached: a PersistentVolume. Inline volumes, of migrated in-tree drivers, are not read."""
+    """The attached PersistentVolume. Inline volumes of migrated in-tree drivers are not read."""
 
     persistent_volume_name: str = ""
 
 
 class VolumeAttachmentSpec(View, frozen=True):
-    """`attacher`: the CSI driver that attaches and detaches."""
+    """Spec of an attachment. `attacher`: the CSI driver that attaches and detaches."""
 
     attacher: str = ""
     node_name: str = ""
@@ -18,14 +18,14 @@ class VolumeAttachmentSpec(View, frozen=True):
 
 
 class VolumeError(View, frozen=True):
-    """Why the driver's last call failed."""
+    """Error of the driver's last call."""
 
     time: str = ""
     message: str = ""
 
 
 class VolumeAttachmentStatus(View, frozen=True):
-    """What the external-attacher wrote."""
+    """Status that the external-attacher writes."""
 
     attached: bool = False
     attach_error: VolumeError | None = None

@@ -1,4 +1,4 @@
-"""VolumeAttributesClass: attributes of a volume that may change while it exists (storage.k8s.io/v1, KEP-3751)."""
+"""VolumeAttributesClass: attributes of a volume that may change during its lifetime (storage.k8s.io/v1, KEP-3751)."""
 
 from services.api.meta import AGE, NAME, Column, ObjectView, Resource
 

@@ -1,4 +1,4 @@
-"""Workload: the templates that a controller makes pod groups from (KEP-4671)."""
+"""Workload: templates from which a controller makes pod groups (KEP-4671)."""
 
 from services.api.kinds.podgroup import DisruptionMode, PodGroupSchedulingPolicy
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
@@ -7,7 +7,7 @@ TEMPLATES_MAX = 8
 
 
 class TypedLocalObjectReference(View, frozen=True):
-    """An object of the same namespace; the empty group is core."""
+    """Reference to an object of the same namespace; the empty group is core."""
 
     api_group: str = ""
     kind: str = ""
@@ -15,7 +15,7 @@ class TypedLocalObjectReference(View, frozen=True):
 
 
 class PodGroupTemplate(View, frozen=True):
-    """What a group made from it starts with; later changes reach new groups only."""
+    """Template of a pod group; later changes affect only new groups."""
 
     name: str = ""
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
@@ -26,7 +26,7 @@ class PodGroupTemplate(View, frozen=True):
 
 
 class WorkloadSpec(View, frozen=True):
-    """`controllerRef`: whose groups these are, for people and tools."""
+    """Spec of a Workload. `controllerRef`: the owner of the groups, for people and tools."""
 
     controller_ref: TypedLocalObjectReference | None = None
     pod_group_templates: tuple[PodGroupTemplate, ...] = ()

@@ -1,1 +1,1 @@
-"""What emulated containers use and what else is measured, as annotations describe it; the APIs that serve it."""
+"""Usage of emulated containers and other metrics, as annotations describe them, and the APIs that serve them."""

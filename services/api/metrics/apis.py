@@ -1,11 +1,12 @@
-"""The APIs that autoscalers and `kubectl top` read metrics from: `metrics.k8s.io`, `custom.metrics.k8s.io`,
-`external.metrics.k8s.io`, and the deprecated ComponentStatus. What they hold is computed when it is asked for, and
-never stored.
+"""The metrics APIs of autoscalers and `kubectl top`: `metrics.k8s.io`, `custom.metrics.k8s.io`,
+`external.metrics.k8s.io`, and the deprecated ComponentStatus. Their content is computed on request and never
+stored.
 
-Resource metrics are read with get and list. A custom metric is a get of `custommetrics.custom.metrics.k8s.io`, whose
-name is the rest of its path: `pods/*/http_requests`, `services/web/http_requests`; the label selector selects objects,
-the field selector carries what is asked of the series (`metricLabelSelector`). An external metric is a get of
-`externalmetrics.external.metrics.k8s.io` by the metric's name; the label selector selects series.
+Resource metrics are read with get and list. A custom metric is a get of `custommetrics.custom.metrics.k8s.io`,
+whose name is the rest of its path: `pods/*/http_requests`, `services/web/http_requests`; the label selector
+selects objects, the field selector carries the selector of the series (`metricLabelSelector`). An external
+metric is a get of `externalmetrics.external.metrics.k8s.io` by the metric's name; the label selector selects
+series.
 """
 
 from services.api.meta import NAME, Column, Document, LabelSelector, ObjectReference, ObjectView, Resource, View
@@ -13,18 +14,18 @@ from services.api.quantity import amount, format_amount
 
 METRICS, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
 ALL_OBJECTS = "*"
-"""Stands for an object's name where a custom metric is read of all objects that a label selector matches."""
+"""Object name in a request for a custom metric of all objects that a label selector matches."""
 
 
 class ContainerMetrics(View, frozen=True):
-    """What one container used: quantities by resource."""
+    """Usage of one container: quantities by resource."""
 
     name: str = ""
     usage: dict[str, str] = {}
 
 
 class PodMetrics(ObjectView, frozen=True):
-    """What the containers of a pod used over a window that ended at a time."""
+    """Usage of a pod's containers over a window that ended at `timestamp`."""
 
     timestamp: str = ""
     window: str = ""
@@ -32,7 +33,7 @@ class PodMetrics(ObjectView, frozen=True):
 
 
 class NodeMetrics(ObjectView, frozen=True):
-    """What a node used, all its pods included."""
+    """Usage of a node, all its pods included."""
 
     timestamp: str = ""
     window: str = ""
@@ -40,14 +41,14 @@ class NodeMetrics(ObjectView, frozen=True):
 
 
 class MetricIdentifier(View, frozen=True):
-    """A metric by name, and which of its series."""
+    """Name of a metric, and the selector of its series."""
 
     name: str = ""
     selector: LabelSelector | None = None
 
 
 class MetricValue(View, frozen=True):
-    """One value of a custom metric: of which object, and when."""
+    """One value of a custom metric, with its object and time."""
 
     described_object: ObjectReference = ObjectReference()
     metric: MetricIdentifier = MetricIdentifier()
@@ -119,4 +120,4 @@ COMPONENT_STATUSES = Resource(
 COMPUTED: dict[str, Resource] = {
     each.name: each for each in (POD_METRICS, NODE_METRICS, CUSTOM_METRICS, EXTERNAL_METRICS, COMPONENT_STATUSES)
 }
-"""What is served and never stored, by wire name."""
+"""Kinds that are served but never stored, by wire name."""

@@ -1,11 +1,11 @@
-"""How much of a resource is used over time, as annotations describe it: curves of points. Pure.
+"""Resource usage over time, which annotations describe as curves of points. Pure.
 
 Clauses are separated by `;`, quantities are Kubernetes' own:
 
     memory 200Mi             from the start
     memory 2Gi at 60s        jumps there 60 s after the start
-    memory 4Gi by 5m         grows evenly from what the clause before says to that, reached at 5 m
-    emptydir/data 1Gi        of a container: what it has in the volume `data`
+    memory 4Gi by 5m         grows evenly from the value of the clause before to this one, reached at 5 m
+    emptydir/data 1Gi        of a container: its usage of the volume `data`
 """
 
 import re
@@ -21,23 +21,28 @@ from services.api.times import seconds_in
 
 ANNOTATION = "keplab.dev/usage"
 KWOK_ANNOTATION = "kwok.x-k8s.io/usage-"
-"""On a pod, with cpu or memory behind it: what each of its containers uses all the time."""
+"""Annotation prefix of a pod, followed by cpu or memory: the constant usage of each of its containers."""
 RESOURCES = ("cpu", "memory", "ephemeral-storage", "inodes", "pids")
 EMPTY_DIR = "emptydir/"
-"""Before a volume's name: what a container writes into that emptyDir."""
+"""Prefix of a volume's name: what a container writes into that emptyDir."""
 MEMORY_ANNOTATION = "keplab.dev/memory"
-"""On a pod: memory in use from the start to the end, where the curves do not speak of memory."""
+"""Annotation of a pod: constant memory usage, for pods whose curves do not mention memory."""
 LOAD_ANNOTATION = "keplab.dev/load"
-"""On a workload: what its pods use together, and their custom metrics; divided evenly among those that are ready."""
+"""Annotation of a workload: total usage and custom metrics of its pods, divided evenly among the ready ones."""
 METRICS_ANNOTATION = "keplab.dev/metrics"
-"""On a pod or any other object: its custom metrics. Names are free, ages count from its start or creation."""
+"""Annotation of a pod or any other object: its custom metrics. Names are free; ages count from its start or
+creation.
+"""
 EXTERNAL_ANNOTATION = "keplab.dev/external-metrics"
-"""On a namespace: the external metrics that are read in it, a clause a step of a series: `queue{topic=a} 30 at 5m`."""
+"""Annotation of a namespace: its external metrics, one clause per step of a series: `queue{topic=a} 30 at 5m`."""
 _SERIES = re.compile(r"([A-Za-z_][A-Za-z0-9_.:/-]*)(?:\{([^{}\s]*)\})?")
 
 
 class Point(msgspec.Struct, frozen=True):
-    """From `age_s` on `value` is used; with `is_reached_evenly` it grew to that since the point before."""
+    """A point of a usage curve: from `age_s` on, usage is `value`.
+
+    With `is_reached_evenly` usage grows linearly from the point before to this one.
+    """
 
     age_s: float
     value: int
@@ -45,24 +50,24 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class UsageDocuments(Protocol):
-    """What documents say that pods use, where their own annotations do not (`services/kwok/usage`)."""
+    """Usage of pods from documents, where the pods' own annotations give none (`services/kwok/usage`)."""
 
     failures: dict[str, str]
     """The last error of each expression that could not be evaluated."""
 
     def says(self, pod: Document, container: str) -> bool:
-        """Whether a document says what the container uses, and the pod's own annotation does not."""
+        """Whether a document gives the container's usage and the pod's own annotations do not."""
 
     def used(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
         """Return how much of a resource a container uses, in cores or bytes."""
 
 
 Curves = dict[str, tuple[Point, ...]]
-"""By resource, oldest point first."""
+"""Usage curves by resource, oldest point first."""
 
 
 def value_at(points: tuple[Point, ...], age_s: float) -> int:
-    """Return what is used at that age, in whole units."""
+    """Return the usage at that age, in whole units."""
     since, value = 0.0, 0
     for point in points:
         if age_s < point.age_s:
@@ -75,7 +80,7 @@ def value_at(points: tuple[Point, ...], age_s: float) -> int:
 
 
 def integral(points: tuple[Point, ...], age_s: float) -> float:
-    """Return what was used since the start, in units times seconds: the area below the curve up to that age."""
+    """Return the total usage since the start, in units times seconds: the area below the curve up to that age."""
     area, since, value = 0.0, 0.0, 0.0
     for point in points:
         end = min(point.age_s, age_s)
@@ -90,7 +95,7 @@ def integral(points: tuple[Point, ...], age_s: float) -> float:
 
 
 def next_above_s(points: tuple[Point, ...], limit: int, age_s: float) -> float | None:
-    """Return the first age, not before `age_s`, from which more than `limit` is used; None: never."""
+    """Return the first age, `age_s` or later, from which usage is above `limit`; None: never."""
     if value_at(points, age_s) > limit:
         return age_s
     since, value = 0.0, 0
@@ -105,9 +110,10 @@ def next_above_s(points: tuple[Point, ...], limit: int, age_s: float) -> float |
 
 @lru_cache(maxsize=1024)
 def parse_curves(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
-    """Return the curves `text` describes, of these resources; where there are none, of any series, in thousandths.
+    """Return the curves that `text` describes, for `resources` only.
 
-    Raises: ValueError naming the clause.
+    With empty `resources`, any series is allowed and values are in thousandths. Raises: ValueError naming the
+    clause.
     """
     curves: Curves = {}
     count = amount if resources else _thousandths
@@ -135,7 +141,9 @@ def parse_curves(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
 
 
 def text_for(annotations: Mapping[str, str], container: str) -> str:
-    """Return what the annotations of a pod say of one container: its own, else that for all of them, else KWOK's."""
+    """Return the usage text of one container from a pod's annotations: its own, else that for all containers, else
+    KWOK's.
+    """
     return annotations.get(f"{ANNOTATION}.{container}") or annotations.get(ANNOTATION, "") or _of_kwok(annotations)
 
 
@@ -160,7 +168,7 @@ def series_of(text: str) -> tuple[str, Mapping[str, str]]:
 
 
 def curves_in(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
-    """Return the curves `text` describes; what cannot be read is not used."""
+    """Return the curves that `text` describes; empty if it cannot be read."""
     try:
         return parse_curves(text, resources)
     except ValueError:
@@ -168,7 +176,7 @@ def curves_in(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
 
 
 def memory_used(annotations: Mapping[str, str], container: str) -> int:
-    """Return the bytes a container uses by `keplab.dev/memory`; 0 when it does not say."""
+    """Return the bytes a container uses by `keplab.dev/memory`; 0 if it gives none."""
     text = annotations.get(f"{MEMORY_ANNOTATION}.{container}") or annotations.get(MEMORY_ANNOTATION)
     try:
         return units(text) if text else 0

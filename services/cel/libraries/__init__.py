@@ -1,1 +1,1 @@
-"""Functions of CEL: the standard ones, extensions of cel-go, and those of Kubernetes, a subject a file."""
+"""Functions of CEL: the standard ones, extensions of cel-go, and those of Kubernetes, one file per subject."""

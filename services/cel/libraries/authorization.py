@@ -1,6 +1,7 @@
-"""What admission policies may ask about permissions: `authorizer.group('').resource('pods').check('get').allowed()`.
+"""Authorization checks in admission policies: `authorizer.group('').resource('pods').check('get').allowed()`.
 
-The evaluator knows no permissions: who evaluates supplies an `Asker`, and `authorizer_for(user, ask)` as the variable.
+The evaluator knows no permissions: its caller supplies an `Asker`, and `authorizer_for(user, ask)` as the
+variable.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/library/authz.go.
 """
@@ -25,9 +26,9 @@ DECISION: Final = object_of(f"{_PACKAGE}Decision")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about a user: either `path`, or a resource; empty fields say nothing.
+    """A question about a user's permission: either on `path`, or on a resource; empty fields are unset.
 
-    Selectors that cannot be parsed narrow nothing, and the authorizer has to see to that.
+    Selectors that cannot be parsed do not narrow the question; the authorizer must handle them.
     """
 
     user: str
@@ -44,7 +45,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What an authorizer says. No opinion is not allowed; `error` says why there is none."""
+    """Answer of an authorizer. No opinion counts as not allowed; `error` says why there is no opinion."""
 
     allowed: bool
     reason: str = ""
@@ -52,16 +53,16 @@ class Decision:
 
 
 class Asker(Protocol):
-    """An authorizer, as expressions ask it."""
+    """An authorizer, in the form that expressions call."""
 
     def __call__(self, question: Question, /) -> Decision:
-        """Return whether that is allowed."""
+        """Return the decision on the question."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """Asks on behalf of a user."""
+    """The variable `authorizer`: it asks on behalf of a user."""
 
     user: str
     ask: Asker
@@ -69,7 +70,7 @@ class Authorizer:
 
 @dataclass(frozen=True, slots=True)
 class PathCheck:
-    """A path to ask about, such as `/healthz`."""
+    """A check of a path, such as `/healthz`."""
 
     of: Authorizer
     path: str
@@ -77,7 +78,7 @@ class PathCheck:
 
 @dataclass(frozen=True, slots=True)
 class GroupCheck:
-    """An API group to ask about."""
+    """A check of an API group."""
 
     of: Authorizer
     group: str
@@ -85,7 +86,7 @@ class GroupCheck:
 
 @dataclass(frozen=True, slots=True)
 class ResourceCheck:
-    """A resource to ask about; `question` has all but the verb."""
+    """A check of a resource; `question` has all but the verb."""
 
     of: Authorizer
     question: Question
@@ -99,14 +100,14 @@ register(Decision, DECISION, is_compared=False)
 
 
 def authorizer_for(user: str, ask: Asker) -> Authorizer:
-    """Return what the variable `authorizer` is for requests of that user."""
+    """Return the value of the variable `authorizer` for requests of that user."""
     return Authorizer(user, ask)
 
 
 def resource_check_for(
     user: str, ask: Asker, *, group: str, resource: str, subresource: str = "", namespace: str = "", name: str = ""
 ) -> ResourceCheck:
-    """Return what `authorizer.requestResource` is for a request."""
+    """Return the value of `authorizer.requestResource` for a request."""
     found = Question(user, "", "", group, resource, subresource, namespace, name)
     return ResourceCheck(Authorizer(user, ask), found)
 

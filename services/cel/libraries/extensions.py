@@ -1,4 +1,4 @@
-"""Extensions of CEL beside text: optional values, sets, bindings, comprehensions with two variables.
+"""Extensions of CEL other than text: optional values, sets, bindings, comprehensions with two variables.
 
 Source: google/cel-go cel/library.go (OptionalTypes), ext/sets.go, ext/bindings.go, ext/comprehensions.go.
 """

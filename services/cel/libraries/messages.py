@@ -36,7 +36,7 @@ Fields = Mapping[str, Any]
 _PACKAGE: Final = "google.protobuf."
 _STRUCT, _LIST = map_of(STRING, DYN), list_of(DYN)
 _EXACT: Final = 2**53 - 1
-"""The largest whole number that JSON keeps; larger ones become text."""
+"""The largest integer that JSON keeps exactly; larger ones become text."""
 _ZEROS: Final[Mapping[Type, Any]] = {BOOL: False, INT: 0, UINT: Uint(0), DOUBLE: 0.0, STRING: "", BYTES: b""}
 
 
@@ -80,7 +80,9 @@ def _nanos(name: str) -> Callable[[Fields], int]:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value as JSON has it: numbers are doubles, durations, times and bytes text. Raises: EvaluationError."""
+    """Return a value as CEL's JSON: numbers are doubles; durations, times and bytes are text. Raises:
+    EvaluationError.
+    """
     match value:
         case bool() | str() | float() | None:
             return value

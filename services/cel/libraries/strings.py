@@ -96,11 +96,11 @@ def _quote(text: str) -> str:
 
 _CLAUSE: Final = re.compile(r"%(?:(%)|(?:\.([0-9]*))?(.)?)", re.DOTALL)
 PRECISION_MAX: Final = 1074
-"""The digits that a double has behind the point at most: what is asked for beyond are zeros, without end."""
+"""Maximum number of a double's decimal places; further places would only be zeros."""
 
 
 class FormatError(EvaluationError):
-    """An argument is not of a type its clause can write."""
+    """Error: the type of an argument does not fit its clause."""
 
     def __init__(self, message: str, place: int) -> None:
         super().__init__(message)
@@ -110,7 +110,7 @@ class FormatError(EvaluationError):
 def formatted(pattern: str, args: Any, *, constant: Callable[[int], bool] = lambda _: True) -> str:
     """Return the pattern with its clauses replaced. Raises: EvaluationError.
 
-    `constant`: whether an argument is known; the others are left out, as when an expression is only compiled.
+    `constant`: whether an argument is known; unknown ones are left out, for a check at compile time.
     """
     found: list[str] = []
     at = used = 0
@@ -281,7 +281,7 @@ _LIST: Final = list_of(STRING)
 
 @functools.cache
 def strings(version: int) -> Library:
-    """Return the functions of a version of the extension; from version 3 there is `reverse`."""
+    """Return the functions of a version of the extension; `reverse` exists from version 3."""
     functions = {
         "charAt": (on("string_char_at_int", (STRING, INT), STRING, _char_at),),
         "indexOf": (

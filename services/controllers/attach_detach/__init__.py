@@ -1,1 +1,1 @@
-"""Volumes are attached to the nodes where pods want them, and detached from the others."""
+"""Controller that attaches volumes to the nodes whose pods use them, and detaches them from other nodes."""

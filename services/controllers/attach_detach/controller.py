@@ -1,10 +1,11 @@
-"""Attach volumes to the nodes whose pods want them; detach them, safely, from nodes where none does any more.
+"""Attach volumes to the nodes whose pods want them; detach them, safely, when no pod there wants them any more.
 
-A key is a volume. What is desired is read from pods, claims and volumes, what is actual from VolumeAttachments and from
-the Nodes, so a restarted controller goes on where the last one stopped. A volume that one node alone may have waits
-until the last attachment is gone. Before a detach the Node stops naming the volume in `volumesAttached`, and only then
-its `volumesInUse` is read once more: a kubelet looks at both in the other order. A node that is not ready is waited for
-6 min, one out of service not at all. Each `VolumeAttachment` is carried out by the driver's attacher (`csi_attacher`).
+A key is a volume. The desired state comes from pods, claims and volumes, the actual state from
+VolumeAttachments and the Nodes, so a restarted controller continues where the last one stopped. A volume that
+only one node may have waits until the last attachment is gone. Before a detach the Node stops listing the
+volume in `volumesAttached`; only then its `volumesInUse` is read again: a kubelet reads both in the other
+order. The controller waits 6 min for a node that is not ready, and not at all for one out of service. The
+driver's attacher carries out each `VolumeAttachment` (`csi_attacher`).
 Source: controllers 20; KEP-2268; upstream `pkg/controller/volume/attachdetach/reconciler`,
 `pkg/volume/util/operationexecutor`.
 """
@@ -40,16 +41,16 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, R
 from services.telemetry.metrics import Metrics, counter
 
 MAX_WAIT_FOR_UNMOUNT_S = 360.0
-"""How long a node that is not ready may keep a volume that no pod there wants any more."""
+"""Seconds that a node that is not ready may keep a volume that no pod there wants any more."""
 ATTACH_TIMEOUT_S = 120.0
-"""How long one wait for a driver's attacher takes."""
+"""Timeout in seconds of one wait for a driver's attacher."""
 
 Spot = tuple[str, str]
-"""A volume and a node."""
+"""A volume and a node, by name."""
 
 
 class _Plan:
-    """What is to be done about one volume."""
+    """Planned actions and queries for one volume."""
 
     def __init__(self) -> None:
         self.actions: list[Action] = []
@@ -63,7 +64,7 @@ class _Plan:
 
 
 class AttachDetach:
-    """What the caches do not say: since when something is under way, and which Events were recorded."""
+    """State that the caches lack: start times of operations in progress, and recorded Events."""
 
     def __init__(self) -> None:
         self._attaching_s: dict[Spot, float] = {}
@@ -77,11 +78,11 @@ class AttachDetach:
         self._forced = {"timeout": 0, "out-of-service": 0}
 
     def metrics(self) -> Mapping[str, float]:
-        """Return how often a volume was detached that was perhaps still mounted."""
+        """Return how often a possibly mounted volume was detached."""
         return METRICS.of(self)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Bring one volume to where it is wanted: first what must be detached, then what can be attached."""
+        """Bring one volume to the desired state: first detach where needed, then attach where possible."""
         volume = listers.of(PersistentVolume).get(key)
         attachments = attachments_of(key.name, listers)
         wanted = {} if volume is None else wanted_by(volume, attachments, listers)
@@ -222,7 +223,7 @@ class AttachDetach:
     # --- what changes lead to which volumes ---
 
     def node_changed(self, change: Change[Node], listers: Listers) -> Iterable[Key]:
-        """A node that came, went, or says other things of its volumes."""
+        """Return the volumes affected by a node that came, went, or changed its volume status."""
         old, new, name = change.old, change.new, change.object.metadata.name
         if new is None:
             self._in_use_at_end[name] = change.object.status.volumes_in_use

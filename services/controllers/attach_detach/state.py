@@ -22,7 +22,7 @@ SHARED_MODES = ("ReadWriteMany", "ReadOnlyMany")
 
 
 def attachment_name(volume: PersistentVolume, node: str) -> str:
-    """Return the one name that the attachment of this volume to this node can have."""
+    """Return the only possible name of the attachment of this volume to this node."""
     csi = volume.spec.csi
     assert csi is not None
     return "csi-" + hashlib.sha256(f"{csi.volume_handle}{csi.driver}{node}".encode()).hexdigest()
@@ -34,7 +34,7 @@ def is_controlled(node: Node | None) -> bool:
 
 
 def is_attachable(volume: PersistentVolume, listers: Listers) -> bool:
-    """Whether its driver attaches volumes; it does when nothing is said of the driver."""
+    """Whether the volume's driver attaches volumes; a driver without a CSIDriver object does."""
     if volume.spec.csi is None:
         return False
     driver = listers.of(CSIDriver).get(Key("", volume.spec.csi.driver))
@@ -42,13 +42,13 @@ def is_attachable(volume: PersistentVolume, listers: Listers) -> bool:
 
 
 def may_be_shared(volume: PersistentVolume) -> bool:
-    """Whether the volume may be attached to several nodes; without a mode that is for its driver to say."""
+    """Whether the volume may be attached to several nodes; without an access mode, the driver decides."""
     modes = volume.spec.access_modes
     return not modes or any(mode in SHARED_MODES for mode in modes)
 
 
 def holds_volumes(pod: Pod) -> bool:
-    """Whether the pod is on a node and has not ended; one that is being deleted has when no container runs."""
+    """Whether the pod is on a node and has not ended; a pod being deleted has ended when no container runs."""
     if not pod.spec.node_name or pod.is_terminal:
         return False
     if pod.metadata.deletion_timestamp is None:
@@ -65,9 +65,9 @@ def volumes_of(pod: Pod, listers: Listers) -> list[str]:
 
 
 def wanted_by(volume: PersistentVolume, attached: Container[str], listers: Listers) -> dict[str, list[Pod]]:
-    """Return the pods that want the volume, by the node where they want it.
+    """Return the pods that want the volume, by node.
 
-    A node that is gone is still one of the controller's while the volume is attached there and a pod names it.
+    A deleted node still counts while the volume is attached there and a pod names the node.
     """
     found: dict[str, list[Pod]] = {}
     bound = volume.spec.claim_ref
@@ -99,13 +99,13 @@ def on_node(node: str, listers: Listers) -> list[VolumeAttachment]:
 
 
 def is_out_of_service(node: Node | None) -> bool:
-    """Whether an administrator says that nothing of the node runs any more (KEP-2268)."""
+    """Whether an administrator marked the node as out of service: nothing on it runs any more (KEP-2268)."""
     taints = node.spec.taints if node is not None else ()
     return any(taint.key == OUT_OF_SERVICE and taint.effect == "NoExecute" for taint in taints)
 
 
 def multi_attach_text(pod: Pod, others: Iterable[Pod]) -> str:
-    """Return why a volume cannot be attached for this pod; of other namespaces' pods only how many there are."""
+    """Return why a volume cannot be attached for this pod; pods of other namespaces are only counted."""
     users = list(others)
     if not users:
         return "Volume is already exclusively attached to one node and can't be attached to another"

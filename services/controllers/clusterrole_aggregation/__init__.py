@@ -1,1 +1,1 @@
-"""ClusterRoles whose rules are those of others."""
+"""Controller of aggregated ClusterRoles, which take their rules from other ClusterRoles."""

@@ -1,7 +1,8 @@
-"""Give a ClusterRole with an `aggregationRule` the rules of every ClusterRole that one of its selectors selects.
+"""Give a ClusterRole with an `aggregationRule` the rules of every ClusterRole that one of its selectors
+selects.
 
-It also declares that Roles and bindings are read here: then the garbage collector and the namespace controller, which
-read all kinds alike, know them, too.
+It also declares that Roles and bindings are read here. The garbage collector and the namespace controller,
+which read all kinds alike, therefore know them too.
 Source: upstream `pkg/controller/clusterroleaggregation/clusterroleaggregation_controller.go`.
 """
 
@@ -21,12 +22,12 @@ RESOURCE = "clusterroles.rbac.authorization.k8s.io"
 
 
 def role_changed(change: Change[ClusterRole], listers: Listers) -> Iterable[Key]:
-    """Return every aggregated role: which of them select this one is found when they are reconciled."""
+    """Return every aggregated role; their reconcile decides which of them select this one."""
     return [role.metadata.key for role in listers.of(ClusterRole).all() if role.aggregation_rule is not None]
 
 
 def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
-    """Collect the rules in the order of their roles' names, each once, and write them when they differ."""
+    """Collect the rules in the order of the roles' names, without duplicates, and write them when they differ."""
     role = listers.of(ClusterRole).get(key)
     if role is None or role.aggregation_rule is None:
         return NOTHING

@@ -1,1 +1,1 @@
-"""CronJobs: Jobs created by a schedule."""
+"""CronJob controller: creates Jobs by a schedule."""

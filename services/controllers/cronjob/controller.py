@@ -1,7 +1,7 @@
-"""Create a Job whenever a CronJob's schedule says so, and keep only the last few that have finished.
+"""Create a Job at each time of a CronJob's schedule, and keep only the last few finished Jobs.
 
-A job's name is the CronJob's and the minutes since the epoch of the time it is for: one time has one job, whatever
-happens in between. Of the times that were missed only the last is started for, and only within the deadline.
+A job's name is the CronJob's name and the scheduled time in minutes since the epoch, so a time never has more
+than one job. Of several missed times only the last one gets a job, and only within the deadline.
 Source: controllers 17; upstream `pkg/controller/cronjob/cronjob_controllerv2.go`.
 """
 
@@ -35,7 +35,7 @@ STILL_ACTIVE = "Not starting job because prior execution is running and concurre
 
 @dataclass
 class _Memory:
-    """What is remembered of one CronJob between two looks. `asked_for`: names of jobs whose creation was sent."""
+    """Memory of one CronJob between two reconciles. `asked_for`: names of jobs whose creation was sent."""
 
     asked_for: set[str] = field(default_factory=set)
     refusal: str = ""
@@ -45,7 +45,7 @@ class _Memory:
 
 @dataclass
 class _Look:
-    """What one reconcile comes to. Events come last: they are recorded once the writes have succeeded."""
+    """Result of one reconcile. Events come last: they are recorded once the writes have succeeded."""
 
     active: list[ObjectReference]
     scheduled: str | None
@@ -62,14 +62,14 @@ class _Look:
 
 
 class CronJobs:
-    """One controller's memory and its reconcile."""
+    """The controller's memory and its reconcile function."""
 
     def __init__(self) -> None:
         self._memories: dict[Key, _Memory] = {}
         self.creation_skew_s = Histogram(SKEW_BUCKETS_S)
 
     def changed(self, change: Change[CronJob], listers: Listers) -> Iterable[Key]:
-        """Note a schedule that changed; forget what is gone."""
+        """Note a changed schedule; forget a deleted CronJob."""
         old, new = change.old, change.new
         key = change.object.metadata.key
         if new is None or (old is not None and old.metadata.uid != new.metadata.uid):
@@ -80,7 +80,7 @@ class CronJobs:
         return (key,)
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Take back what was expected of a call that failed; a job that is there already was created before."""
+        """Undo the expectation of a failed call; a job that already exists was created before."""
         if isinstance(action, Create):
             memory = self._of(key)
             memory.asked_for.discard(action.document["metadata"]["name"])
@@ -91,7 +91,7 @@ class CronJobs:
         return self._memories.setdefault(key, _Memory())
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Bring the list of running jobs up to date, delete old ones, start the one that is due."""
+        """Update the list of running jobs, delete old ones, and start the one that is due."""
         cron_job = listers.of(CronJob).get(key)
         if cron_job is None:
             return NOTHING

@@ -1,4 +1,4 @@
-"""Which time of its schedule a CronJob is to be started for, and when to look again. Pure.
+"""Start times of a CronJob: the scheduled time to start a job for, and when to look again. Pure.
 
 Source: upstream `pkg/controller/cronjob/utils.go`.
 """
@@ -10,13 +10,13 @@ from services.api.kinds.cronjob import CronJob
 from services.controllers.shared_pods import seconds_of
 
 MISSED_MAX = 100
-"""More missed times than that are reported: clocks may be wrong, or a deadline is missing."""
+"""Number of missed times above which a warning is reported: clocks may be wrong, or a deadline is missing."""
 DELTA_S = 0.1
-"""The next look is so long after the time of the schedule (upstream nextScheduleDelta)."""
+"""Delay in seconds of the next look after a scheduled time (upstream nextScheduleDelta)."""
 
 
 class Missed(NamedTuple):
-    """Times that have passed since `earliest_s`. `latest_s`: the last of them; `number`: about how many there were."""
+    """Scheduled times missed since `earliest_s`. `latest_s`: the last of them; `number`: their approximate count."""
 
     earliest_s: float
     latest_s: float | None = None
@@ -24,10 +24,10 @@ class Missed(NamedTuple):
 
 
 def missed(cron_job: CronJob, schedule: Schedule, now_s: float, *, within_deadline: bool) -> Missed:
-    """Return the times that have passed since the last start, or since the CronJob was created.
+    """Return the scheduled times since the last start, or since the creation of the CronJob.
 
-    `within_deadline`: only those that may still be started for. How many there were is reckoned from the first
-    interval, not counted. Raises: ValueError for a schedule that never comes.
+    `within_deadline`: only times that may still start a job. Their number is estimated from the first interval, not
+    counted. Raises: ValueError for a schedule that never comes.
     """
     earliest_s = seconds_of(cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp)
     deadline_s = cron_job.spec.starting_deadline_seconds
@@ -52,7 +52,7 @@ def missed(cron_job: CronJob, schedule: Schedule, now_s: float, *, within_deadli
 
 
 def next_in_s(cron_job: CronJob, schedule: Schedule, now_s: float) -> float | None:
-    """Return in how many seconds to look again; None when the schedule never comes."""
+    """Return the seconds until the next look; None when the schedule never comes."""
     try:
         found = missed(cron_job, schedule, now_s, within_deadline=False)
         since_s = found.latest_s if found.latest_s is not None else now_s if found.number else found.earliest_s

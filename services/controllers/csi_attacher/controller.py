@@ -1,12 +1,12 @@
 """Carry out VolumeAttachments as the external-attacher beside a CSI driver does: attach, detach, report errors.
 
-Every driver is emulated: ControllerPublishVolume and ControllerUnpublishVolume take as long as the constants say, and
-the first calls of each attachment fail where the CSIDriver's annotation `keplab.dev/attach-failures` says how many. A
-failed call is repeated after 1 s, then after twice as long each time, up to 5 min. Finalizers keep the attachment until
-it is detached, and the volume until it has no attachment.
+Every driver is emulated. ControllerPublishVolume and ControllerUnpublishVolume take a constant time. The
+CSIDriver's annotation `keplab.dev/attach-failures` makes that many first calls of each attachment fail. A
+failed call is repeated after 1 s, then after twice as long each time, up to 5 min. Finalizers keep the
+attachment until it is detached, and the volume until it has no attachment.
 
-It is a controller of its own, not a part of `attach_detach`: upstream it is another process with rights of its own, and
-`--controllers=*,-csi-attacher` leaves the attachments to a real one.
+It is a controller of its own, not a part of `attach_detach`: upstream it is another process with its own
+permissions, and `--controllers=*,-csi-attacher` leaves the attachments to a real one.
 Source: controllers 20; kubernetes-csi/external-attacher `pkg/controller`.
 """
 
@@ -25,7 +25,7 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, R
 from services.reconcile.kind_keys import ATTACHMENT, VOLUME, kind_key, split
 
 ATTACH_S, DETACH_S = 3.0, 3.0
-"""How long the emulated driver takes (kubelet 8)."""
+"""Durations of the emulated driver's attach and detach, in seconds (kubelet 8)."""
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 300.0
 FAILURES = "keplab.dev/attach-failures"
 ERROR = "rpc error: code = Internal desc = emulated"
@@ -37,14 +37,14 @@ def finalizer_of(driver: str) -> str:
 
 
 class CSIAttacher:
-    """Calls of drivers that are under way: when they end, by attachment and kind of call; and how many failed."""
+    """Driver calls in progress, with their end times by attachment and kind of call; and failure counts."""
 
     def __init__(self) -> None:
         self._ends_s: dict[tuple[str, bool], float] = {}
         self._failures: dict[str, int] = {}
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Attach or detach, or free a volume that is being deleted."""
+        """Attach, detach, or remove the finalizer of a volume that is being deleted."""
         kind, own = split(key)
         if kind == VOLUME:
             return _free(listers.of(PersistentVolume).get(own), listers)
@@ -97,7 +97,7 @@ class CSIAttacher:
         return Result((writes.finalizers(ATTACHMENTS, attachment, [f for f in meta.finalizers if f != finalizer]),))
 
     def attachment_changed(self, change: Change[VolumeAttachment], listers: Listers) -> Iterable[Key]:
-        """The attachment; its volume once it is gone."""
+        """Return the attachment's key; after its deletion, the volume's."""
         meta, volume = change.object.metadata, change.object.spec.source.persistent_volume_name
         if change.new is not None:
             return (kind_key(ATTACHMENT, "", meta.name),)

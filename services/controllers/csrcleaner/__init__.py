@@ -1,1 +1,1 @@
-"""The controller that deletes certificate requests that are over."""
+"""Controller that deletes finished certificate requests."""

@@ -1,8 +1,8 @@
-"""Delete certificate requests that are over: an hour after their certificate was issued or they were denied or failed,
-when that certificate has expired, and a day after their creation if nobody decided.
+"""Delete finished certificate requests.
 
-Upstream looks once an hour at all of them; here each goes when its time has come. Source: upstream
-`pkg/controller/certificates/cleaner/cleaner.go`.
+A request is deleted an hour after it was issued, denied or failed, when its certificate has expired, and a day
+after its creation if it has no decision. Upstream checks all of them once an hour; here each is deleted at its
+time. Source: upstream `pkg/controller/certificates/cleaner/cleaner.go`.
 """
 
 import base64
@@ -16,11 +16,11 @@ from services.reconcile.actions import NOTHING, Delete, Result
 from services.reconcile.controller import Controller, Listers, Moment, Registration
 
 DECIDED_S, PENDING_S = 3600.0, 24 * 3600.0
-"""How long a request stays after its decision, and how long one that nobody decided."""
+"""Seconds that a request stays after its decision, and without a decision."""
 
 
 def due_s(request: CertificateSigningRequest) -> float | None:
-    """Return when the request may go, in epoch seconds; None when it stays: approved, and not signed yet."""
+    """Return when the request may be deleted, in epoch seconds; None while it is approved but not signed yet."""
     conditions, certificate = request.status.conditions, request.status.certificate
     if not conditions:
         return seconds_of(request.metadata.creation_timestamp) + PENDING_S
@@ -42,7 +42,7 @@ def _expiry(certificate: str) -> list[float]:
 
 
 def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
-    """Wait for the time, delete."""
+    """Delete the request, or wait until it is due."""
     request = listers.of(CertificateSigningRequest).get(key)
     if request is None or (at_s := due_s(request)) is None:
         return NOTHING

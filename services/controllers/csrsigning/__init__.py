@@ -1,1 +1,1 @@
-"""The controller that signs approved certificate requests."""
+"""Controller that signs approved certificate requests."""

@@ -1,7 +1,7 @@
-"""Sign approved certificate requests of Kubernetes' own signers with the authority that the process was given.
+"""Sign approved certificate requests of Kubernetes' own signers with the process's signing authority.
 
-The authority is a function: without it (no `--cluster-signing-key-file`) nothing is signed. Requests of other signers
-are theirs. Source: upstream `pkg/controller/certificates/signer/signer.go`.
+The authority is a function: without it (no `--cluster-signing-key-file`) nothing is signed. Requests of other
+signers are left to them. Source: upstream `pkg/controller/certificates/signer/signer.go`.
 """
 
 import base64
@@ -25,17 +25,17 @@ from services.reconcile.actions import NOTHING, Result
 from services.reconcile.controller import Controller, Listers, Moment, Reconcile, Registration, Sign
 
 LONGEST_S = 365 * 86400
-"""What `--cluster-signing-duration` is by default."""
+"""Default of `--cluster-signing-duration`, in seconds."""
 NODES = "system:nodes"
 _CLIENT = frozenset(("digital signature", "key encipherment", "client auth"))
 _SERVING = frozenset(("digital signature", "key encipherment", "server auth"))
 ALLOWED = {KUBE_CLIENT: _CLIENT, KUBELET_CLIENT: _CLIENT, KUBELET_SERVING: _SERVING}
-"""The signers, and the usages that each signs for."""
+"""The supported signers, and the allowed usages of each."""
 NEEDED = {KUBE_CLIENT: "client auth", KUBELET_CLIENT: "client auth", KUBELET_SERVING: "server auth"}
 
 
 def fault_of(request: CertificateSigningRequest) -> str:
-    """Return why the signer does not sign for these usages; "" when it does."""
+    """Return why the signer refuses the usages; empty if it signs."""
     signer, usages = request.spec.signer_name, request.spec.usages
     if NEEDED[signer] not in usages or not set(usages) <= ALLOWED[signer]:
         return f"invalid usages for {signer.rpartition('/')[2]} certificate: {_spelt(usages)}"

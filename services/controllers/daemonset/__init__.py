@@ -1,1 +1,1 @@
-"""One pod a node: what a DaemonSet asks of the nodes and of its pods."""
+"""DaemonSet controller: one pod on every matching node."""

@@ -1,9 +1,10 @@
 """Run one pod on every node that a DaemonSet wants, and replace them when its template changes.
 
-The scheduler binds the pods: each may go to one node only. A pod that fails is removed and followed by another, later
-each time, which is why a kubelet that rejects such a pod makes no runaway and unbinding leaves it alone.
-Source: controllers 1.2 to 1.4 and 6; kubelet-unbinding 8; upstream `pkg/controller/daemon`, `flowcontrol.Backoff` with
-1 s and 15 min. Deviates: upstream looks again a whole delay after it saw the failed pod, here after what is left of it.
+The scheduler binds the pods: each may go to one node only. A failed pod is removed and replaced, with a growing
+delay. So a kubelet that rejects such a pod causes no endless loop, and unbinding leaves these pods alone.
+Source: controllers 1.2 to 1.4 and 6; kubelet-unbinding 8; upstream `pkg/controller/daemon`,
+`flowcontrol.Backoff` with 1 s and 15 min. Deviates: upstream looks again a whole delay after it saw the failed
+pod, here after the rest of it.
 """
 
 from dataclasses import replace
@@ -28,14 +29,14 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, R
 BURST = 250
 BACKOFF_BASE_S, BACKOFF_MAX_S = 1.0, 900.0
 FORGOTTEN_AFTER_S = 2 * BACKOFF_MAX_S
-"""So long after the last failure the next one is the first again."""
+"""Seconds after the last failure until the back-off starts over."""
 SWEEP_S = 60.0
 
 
 class FailureBackoff:
-    """When a failed pod was last removed, by set, generation and node. A changed set begins anew.
+    """Back-off of removals of failed pods, by set, generation and node. A changed set starts over.
 
-    Without it a set and a kubelet that always rejects would create and fail pods without end.
+    Without it, a set and a kubelet that always rejects would create and fail pods without end.
     """
 
     def __init__(self) -> None:
@@ -44,19 +45,19 @@ class FailureBackoff:
         self._swept_s = 0.0
 
     def wait_s(self, uid: str, generation: int, node: str, now_s: float) -> float:
-        """Return how long the next removal must wait; 0 when it may be now."""
+        """Return the seconds until the next removal is allowed; 0 if it is allowed now."""
         delay_s, at_s = self._entries.get((uid, generation, node), (0.0, now_s))
         return 0.0 if now_s - at_s > FORGOTTEN_AFTER_S else max(0.0, at_s + delay_s - now_s)
 
     def removed(self, uid: str, generation: int, node: str, now_s: float) -> None:
-        """A failed pod is removed now: the next one waits twice as long as this one had to."""
+        """Record the removal of a failed pod; the next removal must wait twice as long."""
         delay_s, at_s = self._entries.get((uid, generation, node), (0.0, now_s))
         is_first = now_s - at_s > FORGOTTEN_AFTER_S
         doubled_s = BACKOFF_BASE_S if is_first else max(BACKOFF_BASE_S, min(delay_s * 2, BACKOFF_MAX_S))
         self._entries[(uid, generation, node)] = doubled_s, now_s
 
     def sweep(self, now_s: float) -> None:
-        """Forget, once a minute, what is too long ago to matter."""
+        """Forget expired entries, once a minute."""
         if now_s - self._swept_s < SWEEP_S:
             return
         self._swept_s = now_s
@@ -68,7 +69,7 @@ class FailureBackoff:
 
 
 class DaemonSets:
-    """One controller's memory and its reconcile."""
+    """The controller's memory and its reconcile function."""
 
     def __init__(self, switches: Switches) -> None:
         self.pods = OwnedPods(DaemonSet)
@@ -77,24 +78,28 @@ class DaemonSets:
         self._backoff = FailureBackoff()
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
-        """Lower expectations and return the sets concerned; most of what a kubelet reports concerns none."""
+        """Lower expectations and return the affected sets; most kubelet reports affect none."""
         if change.old is not None and change.new is not None and _is_same(change.old, change.new):
             return []
         return self.pods.changed(change, listers)
 
     def node_changed(self, change: Change[Node], listers: Listers) -> list[Key]:
-        """Return the sets that want something else of the node now; a heartbeat concerns none."""
+        """Return the sets whose decision about the node changed; a heartbeat affects none."""
         return self._fits.changed(change, listers)
 
     def history_changed(self, change: Change[ControllerRevision], listers: Listers) -> list[Key]:
-        """Return the set whose revision changed or went, or those that would adopt it; one just made is no news."""
+        """Return the set whose revision changed or was deleted, or the sets that would adopt it; a new revision affects
+        none.
+        """
         old, new = change.old, change.new
         self._history_orphans.note(old, new)
         is_made = old is None and new is not None and new.metadata.controller is not None
         return [] if is_made else owners_of(DaemonSet, change, listers)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Claim pods and revisions, report, then bring the nodes to what is wanted or roll one step further."""
+        """Claim pods and revisions, report status, then bring the nodes to the desired state or roll one step
+        further.
+        """
         daemon_set = listers.of(DaemonSet).get(key)
         self._backoff.sweep(moment.now_s)
         if daemon_set is None:

@@ -1,6 +1,6 @@
-"""Which nodes a DaemonSet's pod belongs on, which node a pod was made for, and how the pod of a node looks. Pure.
+"""Node decisions of a DaemonSet: the nodes that run its pod, a pod's target node, and the pod of a node. Pure.
 
-A node that is not ready, cordoned or short of something still gets its pod: the pods tolerate that by themselves.
+A node that is not ready, cordoned or under pressure still gets its pod: the pods tolerate that.
 Source: controllers 6; upstream `NodeShouldRunDaemonPod`, `pkg/controller/daemon/util/daemonset_util.go`.
 """
 
@@ -25,7 +25,7 @@ _ON_HOST_NETWORK = (("network-unavailable", NO_SCHEDULE),)
 
 
 class Fit(NamedTuple):
-    """`runs`: a pod should be there; `stays`: one that is there may remain."""
+    """Decision for one node. `runs`: a pod should run there; `stays`: an existing pod may remain."""
 
     runs: bool
     stays: bool
@@ -46,9 +46,9 @@ def _tolerations(spec: PodSpec) -> tuple[Toleration, ...]:
 
 
 def fit_of(daemon_set: DaemonSet, node: Node) -> Fit:
-    """Return what the set wants of a node, by its name, labels and taints; nothing else of the node counts.
+    """Return the set's decision for a node; only name, labels and taints count.
 
-    A taint without toleration keeps new pods away; only one with NoExecute sends those away that are there.
+    An untolerated taint keeps new pods away; only one with NoExecute removes existing pods.
     """
     spec = daemon_set.spec.template.spec
     if spec.node_name and spec.node_name != node.metadata.name:
@@ -63,16 +63,16 @@ def fit_of(daemon_set: DaemonSet, node: Node) -> Fit:
 
 
 class Fits:
-    """What every DaemonSet wants of every node, kept while set and node stay as they are.
+    """Cached decisions of every DaemonSet for every node, valid until set or node change.
 
-    A heartbeat changes nothing here, and a reconcile judges only the nodes that changed since the last one.
+    A heartbeat changes nothing, and a reconcile evaluates only the nodes that changed since the last one.
     """
 
     def __init__(self) -> None:
         self._known: dict[Key, tuple[tuple[str, int], dict[str, Fit]]] = {}
 
     def of(self, daemon_set: DaemonSet, node: Node) -> Fit:
-        """Return what the set wants of the node."""
+        """Return the set's decision for the node."""
         known = self._of(daemon_set)
         fit = known.get(node.metadata.name)
         if fit is None:
@@ -80,7 +80,7 @@ class Fits:
         return fit
 
     def changed(self, change: Change[Node], listers: Listers) -> list[Key]:
-        """Return the sets that want something else of a node now.
+        """Return the sets whose decision for a node has changed.
 
         Deviates: upstream learns that a node is gone only through its pods.
         """
@@ -104,7 +104,7 @@ class Fits:
         return found
 
     def forget(self, key: Key) -> None:
-        """The set is gone."""
+        """Forget a deleted set."""
         self._known.pop(key, None)
 
     def _of(self, daemon_set: DaemonSet) -> dict[str, Fit]:
@@ -117,7 +117,7 @@ class Fits:
 
 
 def target_of(pod: Pod) -> str:
-    """Return the node a pod is on or was made for; "" when its affinity names none."""
+    """Return the node a pod is on or was made for; empty if its affinity names none."""
     if pod.spec.node_name:
         return pod.spec.node_name
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
@@ -131,16 +131,16 @@ def target_of(pod: Pod) -> str:
 
 
 def is_updated(pod: Pod, text: str, daemon_set: DaemonSet) -> bool:
-    """Whether a pod was made from the current template: by the revision's hash, or by the template's number."""
+    """Whether a pod was made from the current template: by the revision's hash, or by the template generation."""
     labels = pod.metadata.labels
     number = daemon_set.metadata.annotations.get(TEMPLATE_GENERATION)
     return labels.get(POD_LABEL) == text or (number is not None and labels.get(TEMPLATE_GENERATION_LABEL) == number)
 
 
 def pod_template(daemon_set: DaemonSet, document: Document, text: str) -> Document:
-    """Return a pod without its node, from the template in the stored document, unknown fields and all.
+    """Return a pod without its node, from the template in the stored document, with unknown fields.
 
-    `text`: the hash of the revision that the template is.
+    `text`: the hash of the template's revision.
     """
     template = document.get("spec", {}).get("template", {})
     given, spec = template.get("metadata") or {}, template.get("spec") or {}
@@ -175,7 +175,7 @@ def _added(spec: Document) -> list[Document]:
 
 
 def for_node(template: Document, node: str) -> Document:
-    """Return the pod of one node: the scheduler may bind it there and nowhere else."""
+    """Return the pod for one node; the scheduler can bind it only there."""
     spec = template["spec"]
     affinity = spec.get("affinity") or {}
     only = {"matchFields": [{"key": NAME_FIELD, "operator": "In", "values": [node]}]}

@@ -1,7 +1,7 @@
-"""What a DaemonSet's nodes lack and have too much, and one step of its rolling update. Pure.
+"""Plan of a DaemonSet: missing and surplus pods by node, and one step of its rolling update. Pure.
 
-One pass over the pods, one over the nodes. Without surge the update removes an old pod and the next reconcile fills its
-place; with surge the new one comes first.
+One pass over the pods, one over the nodes. Without surge the update removes an old pod and the next reconcile
+fills its place; with surge the new one comes first.
 Source: controllers 6; upstream `podsShouldBeOnNode`, `updateDaemonSetStatus` of
 `pkg/controller/daemon/daemon_controller.go`, `pkg/controller/daemon/update.go`; KEP-1591.
 """
@@ -21,9 +21,9 @@ from services.reconcile.actions import earliest
 
 @dataclass(frozen=True)
 class Sight:
-    """What one reconcile sees. `text`: the current revision's hash. `fits`: by node, in the order of the cache.
+    """Input of one reconcile. `text`: the current revision's hash. `fits`: by node, in the order of the cache.
 
-    `pods`: those that matter by node, the one that counts first; not those that have ended and are terminating.
+    `pods`: pods by node, the one that counts first; without pods that have ended and are terminating.
     """
 
     daemon_set: DaemonSet
@@ -33,20 +33,20 @@ class Sight:
     wall_s: float
 
     def is_updated(self, pod: Pod) -> bool:
-        """Whether it was made from the current template."""
+        """Whether the pod was made from the current template."""
         return is_updated(pod, self.text, self.daemon_set)
 
     def is_available(self, pod: Pod) -> bool:
-        """Whether it has been ready for `minReadySeconds`."""
+        """Whether the pod has been ready for `minReadySeconds`."""
         return available_in_s(pod, self.daemon_set.spec.min_ready_seconds, self.wall_s) == 0
 
 
 @dataclass
 class Plan:
-    """What to do. `failed` and `succeeded` are among `deletes` and are reported by Events."""
+    """Planned changes. `failed` and `succeeded` are subsets of `deletes`, which are reported by Events."""
 
     creates: list[str] = field(default_factory=list)
-    """Nodes, each of which gets a pod."""
+    """Nodes that each get a new pod."""
     deletes: list[Pod] = field(default_factory=list)
     failed: list[Pod] = field(default_factory=list)
     succeeded: list[Pod] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Plan:
 
 
 def by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
-    """Return the pods by the node each is on or was made for, the one that counts first: bound, then the oldest."""
+    """Return the pods by current or intended node, the one that counts first: bound, then the oldest."""
     found: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.is_terminal and pod.metadata.deletion_timestamp is not None:
@@ -68,9 +68,9 @@ def by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
 
 
 def limits(daemon_set: DaemonSet, nodes: int) -> tuple[int, int]:
-    """Return (surge, unavailable) of so many nodes, both rounded up; (0, 0) unless the set rolls.
+    """Return (surge, unavailable) for that many nodes, both rounded up; (0, 0) unless the set rolls.
 
-    Raises: ValueError for a text that is no percentage, which the API server does not let in.
+    Raises: ValueError for an invalid percentage, which the API server does not admit.
     """
     strategy = daemon_set.spec.update_strategy
     if strategy.type != "RollingUpdate":
@@ -80,9 +80,9 @@ def limits(daemon_set: DaemonSet, nodes: int) -> tuple[int, int]:
 
 
 def plan(sight: Sight, wait_s: Callable[[str], float]) -> Plan:
-    """Return what brings every node to what the set wants of it, whatever revision its pods are of.
+    """Return the changes that bring every node to the desired state, for pods of any revision.
 
-    `wait_s(node)`: how long a failed pod there must stay before it may be removed and followed by another.
+    `wait_s(node)`: how long a failed pod there must stay before it may be removed and replaced.
     """
     made, surges = Plan(), limits(sight.daemon_set, 1)[0] > 0
     for node, fit in sight.fits.items():
@@ -144,7 +144,7 @@ def _tidy_surge(made: Plan, sight: Sight, running: list[Pod]) -> None:
 
 
 def counters_of(sight: Sight) -> tuple[Document, float | None]:
-    """Return the numbers of the status, and in how many seconds the next ready pod becomes available."""
+    """Return the status counters, and the seconds until the next ready pod becomes available."""
     desired = current = misscheduled = ready = available = updated = 0
     again_s: float | None = None
     for node, fit in sight.fits.items():
@@ -177,9 +177,9 @@ def counters_of(sight: Sight) -> tuple[Document, float | None]:
 
 
 def roll(sight: Sight) -> Plan:
-    """Return the next step; nothing for a set whose old pods are left to others (OnDelete).
+    """Return the next step of the rolling update; empty with OnDelete, where others delete the old pods.
 
-    To be asked only when the nodes are tidy: at most one pod a node, or an old and a new one while it surges.
+    Call it only when no node has surplus pods: at most one pod per node, or an old and a new one during a surge.
     """
     if sight.daemon_set.spec.update_strategy.type != "RollingUpdate":
         return Plan()

@@ -1,1 +1,1 @@
-"""Deployments: ReplicaSets that are rolled out, rolled back and counted."""
+"""Deployment controller: rolls ReplicaSets out and back, and counts them."""

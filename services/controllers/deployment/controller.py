@@ -1,7 +1,7 @@
 """Roll a ReplicaSet's template forward without losing too many pods.
 
-One step a reconcile: what the numbers allow now; the ReplicaSets' next status brings the next step.
-A rollback is nothing special: a client puts an older template back, and its set becomes the new one.
+Each reconcile takes one step, as far as the current numbers allow; the ReplicaSets' next status brings the next
+step. A rollback is no special case: a client restores an older template, and its set becomes the new one.
 Source: controllers 3; upstream `pkg/controller/deployment`.
 """
 
@@ -33,13 +33,13 @@ NO_DEADLINE_S = 2147483647
 
 
 class Deployments:
-    """One controller's memory, which is little, and its reconcile."""
+    """The controller's small memory, and its reconcile function."""
 
     def __init__(self) -> None:
         self._orphans = Orphans()
 
     def set_changed(self, change: Change[ReplicaSet], listers: Listers) -> list[Key]:
-        """Return the Deployments a ReplicaSet's change concerns: its owners, or those that would adopt it."""
+        """Return the Deployments affected by a ReplicaSet's change: its owner, or those that would adopt it."""
         self._orphans.note(change.old, change.new)
         return owners_of(Deployment, change, listers)
 

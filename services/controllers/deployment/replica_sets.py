@@ -1,6 +1,6 @@
-"""A Deployment's ReplicaSets: which one is the current template's, what a new one looks like, and how they change.
+"""ReplicaSets of a Deployment: the one of the current template, the document of a new one, and their changes.
 
-Every change is written down as an action of the step; the sizes themselves are `rollout`'s.
+Every change is recorded as an action of the step; `rollout` computes the sizes.
 Source: controllers 3; upstream `pkg/controller/deployment` (`sync.go`, `util/deployment_util.go`).
 """
 
@@ -29,7 +29,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def template_hash(template: Document, collision_count: int) -> str:
-    """Return the label that names a template's ReplicaSet: FNV-1a over its canonical JSON and the count.
+    """Return the label value that names a template's ReplicaSet: FNV-1a over its canonical JSON and the count.
 
     Deviates: upstream hashes a Go dump of the struct, so the texts differ from a real cluster's.
     """
@@ -43,7 +43,7 @@ def template_hash(template: Document, collision_count: int) -> str:
 
 
 def without_hash(template: Document) -> Document:
-    """Return the template as its hash is counted over: without the hash label and without a time."""
+    """Return the template as input of its hash: without the hash label and without a time."""
     metadata = dict(template.get("metadata") or {})
     metadata["labels"] = {k: v for k, v in (metadata.get("labels") or {}).items() if k != HASH_LABEL}
     metadata.pop("creationTimestamp", None)
@@ -51,7 +51,7 @@ def without_hash(template: Document) -> Document:
 
 
 def find_new(step: Step, listers: Listers) -> ReplicaSet | None:
-    """Return the oldest set whose template is the Deployment's, so that every look finds the same one."""
+    """Return the oldest set with the Deployment's template, so that every reconcile finds the same one."""
     wanted = without_hash(step.document["spec"].get("template") or {})
     for each in step.sets:
         stored = listers.of(ReplicaSet).document(each.metadata.key)
@@ -61,13 +61,13 @@ def find_new(step: Step, listers: Listers) -> ReplicaSet | None:
 
 
 def is_scaling(step: Step) -> bool:
-    """Whether the number desired changed since the sets were last scaled."""
+    """Whether the desired number of replicas changed since the sets were last scaled."""
     noted = [each.metadata.annotations.get(DESIRED, "") for each in step.sets if each.spec.replicas > 0]
     return any(text.isdigit() and int(text) != step.replicas for text in noted)
 
 
 def revision_of(each: ReplicaSet) -> int:
-    """Return the revision a set carries; 0 when it carries none."""
+    """Return the revision of a set; 0 if it has none."""
     text = each.metadata.annotations.get(REVISION, "")
     return int(text) if text.isdigit() else 0
 
@@ -113,7 +113,7 @@ def _size_notes(step: Step) -> dict[str, str]:
 
 
 def resize(step: Step, each: ReplicaSet, size: int) -> bool:
-    """Scale a set and write down what for; return whether its size changes."""
+    """Scale a set and record the desired size in its annotations; return whether its size changes."""
     notes = {k: v for k, v in _size_notes(step).items() if each.metadata.annotations.get(k) != v}
     if size == each.spec.replicas and not notes:
         return False
@@ -129,7 +129,7 @@ def resize(step: Step, each: ReplicaSet, size: int) -> bool:
 
 
 def sync_revision(step: Step) -> None:
-    """Let the new set carry the highest revision, and the Deployment the same."""
+    """Set the highest revision on the new set, and the same one on the Deployment."""
     new = step.new
     if new is None:
         return
@@ -157,14 +157,14 @@ def sync_revision(step: Step) -> None:
 
 
 def sync_deployment_revision(step: Step, revision: str) -> None:
-    """Let the Deployment carry this revision."""
+    """Set the Deployment's revision."""
     if step.deployment.metadata.annotations.get(REVISION) != revision:
         change = {"metadata": {"annotations": {REVISION: revision}}}
         step.actions.append(writes.patch(RESOURCE, step.deployment, change))
 
 
 def scale(step: Step) -> None:
-    """Follow a changed number of replicas: the one active set, or all of them in proportion."""
+    """Apply a changed number of replicas: to the only active set, or to all sets in proportion."""
     active = [each for each in step.sets if each.spec.replicas > 0]
     if len(active) <= 1:
         only = active[0] if active else step.new or (step.sets[-1] if step.sets else None)

@@ -1,6 +1,7 @@
-"""The arithmetic of a rolling update: how many pods of which set, as plain numbers.
+"""Arithmetic of a rolling update: the number of pods of each set, as plain numbers.
 
-Source: controllers 3; upstream `pkg/controller/deployment` (`util/deployment_util.go`, `rolling.go`, `sync.go`).
+Source: controllers 3; upstream `pkg/controller/deployment` (`util/deployment_util.go`, `rolling.go`,
+`sync.go`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,7 @@ from services.api.kinds.replicaset import ReplicaSet
 from services.controllers.shared_int_or_percent import resolve
 
 MAX = "deployment.kubernetes.io/max-replicas"
-"""Annotation: the most pods the Deployment could have when the set was last scaled."""
+"""Annotation: the maximum number of pods of the Deployment when the set was last scaled."""
 
 
 def oldest_first(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
@@ -30,7 +31,9 @@ def fenceposts(surge: int | str, unavailable: int | str, replicas: int) -> tuple
 
 
 def new_size(replicas: int, surge: int, current: int, every: Iterable[ReplicaSet]) -> int:
-    """Return how many replicas the new set, with `current` ones, may have: never above `replicas + surge` over all."""
+    """Return the allowed replicas of the new set, which has `current` now: never above `replicas + surge` over all
+    sets.
+    """
     if current >= replicas:
         return replicas
     free = replicas + surge - sum(each.spec.replicas for each in every)
@@ -38,10 +41,10 @@ def new_size(replicas: int, surge: int, current: int, every: Iterable[ReplicaSet
 
 
 def old_sizes(replicas: int, unavailable: int, new: ReplicaSet, olds: Sequence[ReplicaSet]) -> dict[str, int]:
-    """Return the old sets that shrink now, by name, with their new sizes.
+    """Return the new sizes of the old sets that shrink now, by name.
 
-    First replicas that are not available, then available ones, the oldest set first, so that
-    `replicas - unavailable` stay available.
+    Unavailable replicas go first, then available ones, the oldest set first, so that `replicas - unavailable` stay
+    available.
     """
     ordered = oldest_first(old for old in olds if old.spec.replicas > 0)
     sizes = {old.metadata.name: old.spec.replicas for old in ordered}
@@ -62,10 +65,10 @@ def old_sizes(replicas: int, unavailable: int, new: ReplicaSet, olds: Sequence[R
 
 
 def proportional(replicas: int, surge: int, current_max: int, sets: Sequence[ReplicaSet]) -> dict[str, int]:
-    """Return the size of each set after the Deployment was scaled in mid-rollout, in proportion.
+    """Return the proportional size of each set after the Deployment was scaled during a rollout.
 
-    `current_max`: stands in for a set that does not say its `MAX`. Larger sets are served first, and the
-    first takes what rounding leaves over.
+    `current_max`: default for a set without a `MAX` annotation. Larger sets are served first, and the first gets
+    the remainder of rounding.
     """
     active = oldest_first(each for each in sets if each.spec.replicas > 0)
     allowed = replicas + surge if replicas > 0 else 0

@@ -1,6 +1,6 @@
-"""What one reconcile of a Deployment has worked out, and what the Deployment says of itself.
+"""Working state of one reconcile of a Deployment, and the Deployment's status.
 
-Its counters, whether it is available, and whether its rollout moves on.
+The status has counters, the condition Available, and the progress of the rollout.
 Source: controllers 3; upstream `pkg/controller/deployment/progress.go`.
 """
 
@@ -21,12 +21,12 @@ SETS = "replicasets.apps"
 
 @dataclass
 class Step:
-    """What one reconcile has worked out so far."""
+    """Working state of one reconcile."""
 
     deployment: Deployment
     document: Document
     sets: list[ReplicaSet]
-    """All of them, the oldest first."""
+    """All ReplicaSets, the oldest first."""
     now: Moment
     surge: int = 0
     unavailable: int = 0
@@ -36,32 +36,32 @@ class Step:
     conditions: list[Document] = field(default_factory=list)
     collision_count: int = 0
     sizes: dict[str, int] = field(default_factory=dict)
-    """Sizes decided in this reconcile, by name."""
+    """Sizes decided in this reconcile, by ReplicaSet name."""
     created_size: int | None = None
     revision: str = ""
 
     @property
     def replicas(self) -> int:
-        """How many pods are desired."""
+        """Number of desired pods."""
         return self.deployment.spec.replicas
 
     @property
     def olds(self) -> list[ReplicaSet]:
-        """All sets but the new one."""
+        """All ReplicaSets except the new one."""
         return [s for s in self.sets if self.new is None or s.metadata.uid != self.new.metadata.uid]
 
     def size(self, each: ReplicaSet) -> int:
-        """Return the size a set was given in this reconcile, or else has."""
+        """Return the size decided for a set in this reconcile, or else its current size."""
         return self.sizes.get(each.metadata.name, each.spec.replicas)
 
     def note_scaling(self, name: str, before: int, after: int) -> None:
-        """Append the Event about a set that is scaled."""
+        """Append the Event about a scaled set."""
         text = f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"
         self.actions.append(event(self.deployment, "ScalingReplicaSet", text))
 
 
 def counters_of(step: Step) -> Document:
-    """Return the numbers of the status, over all sets as their last status has them."""
+    """Return the status counters, summed over the last statuses of all sets."""
     available = sum(each.status.available_replicas for each in step.sets)
     asked = sum(step.size(each) for each in step.sets) + (step.created_size or 0)
     return {
@@ -76,7 +76,7 @@ def counters_of(step: Step) -> Document:
 
 
 def is_complete(step: Step, counters: Document) -> bool:
-    """Whether every desired pod is there, up to date and available, and no other."""
+    """Whether all desired pods exist, up to date and available, and no others."""
     return bool(
         counters["updatedReplicas"] == step.replicas
         and counters["replicas"] == step.replicas
@@ -86,7 +86,7 @@ def is_complete(step: Step, counters: Document) -> bool:
 
 
 def put(step: Step, kind: str, status: str, reason: str, message: str) -> None:
-    """Set one condition, as of now; its `lastUpdateTime` is what the deadline is counted from."""
+    """Set one condition as of now; the deadline counts from its `lastUpdateTime`."""
     made = conditions.put(step.conditions, kind, status, reason, message, step.now.wall_s)
     if made is not None:
         since, now = made.pop("lastTransitionTime"), format_time(step.now.wall_s)
@@ -94,13 +94,13 @@ def put(step: Step, kind: str, status: str, reason: str, message: str) -> None:
 
 
 def note_progress(step: Step, reason: str, message: str) -> None:
-    """Begin to count the deadline, unless it is counted already."""
+    """Start the progress deadline, unless it is already running."""
     if step.deadline_s is not None and conditions.find(step.conditions, "Progressing") is None:
         put(step, "Progressing", "True", reason, message)
 
 
 def note_pause(step: Step) -> None:
-    """Say that the deadline is suspended while paused, and that it counts again afterwards."""
+    """Set the condition for a paused rollout: the deadline is suspended, and restarts afterwards."""
     if step.deadline_s is None:
         return
     current = conditions.find(step.conditions, "Progressing") or {}
@@ -114,7 +114,7 @@ def note_pause(step: Step) -> None:
 
 
 def report(step: Step, *, is_rolling: bool) -> None:
-    """Append the status write if anything differs from what is stored."""
+    """Append the status write if anything differs from the stored status."""
     counters = counters_of(step)
     if counters["availableReplicas"] >= step.replicas - step.unavailable:
         put(step, "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
@@ -156,7 +156,7 @@ def _judge_progress(step: Step, counters: Document) -> None:
 
 
 def look_again_s(step: Step) -> float | None:
-    """Return when the deadline will have passed, for a rollout that may be stuck."""
+    """Return the seconds until the progress deadline, for a rollout that may be stuck; None if there is none."""
     current = conditions.find(step.conditions, "Progressing")
     if step.deadline_s is None or current is None or step.deployment.spec.paused:
         return None

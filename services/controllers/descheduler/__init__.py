@@ -1,1 +1,1 @@
-"""Pods deleted because a better place than theirs may exist."""
+"""Descheduler: deletes failed pods so that their replacements may get better nodes."""

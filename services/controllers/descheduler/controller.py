@@ -1,9 +1,11 @@
-"""Remove failed pods after a while: the descheduler's strategy RemoveFailedPods, as today's cure for rejections.
+"""Remove failed pods after a while: the descheduler's strategy RemoveFailedPods, as today's cure for
+rejections.
 
-Every `descheduler.interval_s` the Failed pods with one of the reasons, of at least a minimum age and not of excluded
-owners are deleted. What it cannot do is the point: it comes after the fact, races with controllers that replaced the
-pod long ago, has no say in which node is chosen, and never sees a pod that is stuck Pending. Upstream's limits of a
-round are left out. Source: kubelet-unbinding 2; kubernetes-sigs/descheduler, RemoveFailedPods.
+Every `descheduler.interval_s` it deletes Failed pods that have one of the reasons, a minimum age, and no
+excluded owner. Its limits are the point of comparison: it comes after the fact, races with controllers that
+replaced the pod long ago, has no influence on the chosen node, and never sees a pod that is stuck Pending.
+Upstream's limits per round are left out. Source: kubelet-unbinding 2; kubernetes-sigs/descheduler,
+RemoveFailedPods.
 """
 
 from fnmatch import fnmatchcase
@@ -18,7 +20,7 @@ from services.reconcile.controller import Controller, Listers, Moment, Registrat
 
 
 class RemoveFailedPods:
-    """The rules of one round; nothing is remembered between two."""
+    """Rules of one round; no state is kept between rounds."""
 
     def __init__(self, switches: Switches) -> None:
         self._reasons = tuple(part for part in switches.of(DeschedulerSwitches).reasons.split("+") if part)
@@ -26,7 +28,7 @@ class RemoveFailedPods:
         self._excluded_owners = tuple(switches.of(DeschedulerSwitches).excluded_owners.split("+"))
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Delete what is due this round, the oldest first, each with an Event."""
+        """Delete the pods due in this round, the oldest first, each with an Event."""
         actions: list[Delete | RecordEvent] = []
         due = (pod for pod in listers.of(Pod).all() if self._is_due(pod, moment.wall_s))
         for pod in sorted(due, key=lambda pod: (seconds_of(pod.metadata.creation_timestamp), pod.metadata.key)):

@@ -1,1 +1,1 @@
-"""PodDisruptionBudgets: how many pods may be disrupted now."""
+"""Disruption controller: number of pods that each PodDisruptionBudget allows to disrupt now."""

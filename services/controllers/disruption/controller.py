@@ -1,6 +1,6 @@
-"""Count for each disruption budget how many of its pods may be away, for the eviction API to spend.
+"""Compute the allowed disruptions of each PodDisruptionBudget, for the eviction API.
 
-A key with `pods/` before the name is a pod whose announced disruption may have come to nothing.
+A key with `pods/` before the name is a pod with an announced disruption that may never happen.
 Source: controllers 10; upstream `pkg/controller/disruption/disruption.go`.
 """
 
@@ -26,9 +26,9 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, R
 
 RESOURCE = "poddisruptionbudgets.policy"
 DISRUPTED_S = 120.0
-"""How long an evicted pod may take to begin its deletion before it counts again."""
+"""Seconds in which an evicted pod must begin its deletion before it counts again."""
 STALE_TARGET_S = 120.0
-"""How long DisruptionTarget may stand on a pod that is not deleted."""
+"""Seconds after which DisruptionTarget is stale on a pod that is not deleted."""
 UNMANAGED = (
     "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of "
     "the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please "
@@ -40,11 +40,11 @@ W = TypeVar("W", StatefulSet, ReplicaSet, Deployment)
 
 
 class SyncError(Exception):
-    """The budget cannot be computed; nothing may be disrupted until it can."""
+    """Error: the budget cannot be computed; until it can, no disruption is allowed."""
 
 
 def pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
-    """Return the budgets that select the pod before or after, and the pod if it awaits disruption."""
+    """Return the budgets that select the old or new pod, and the pod if its disruption is announced."""
     found: dict[Key, None] = {}
     for budget in listers.of(PodDisruptionBudget).all(change.object.metadata.namespace):
         selector, sides = _selector(budget), (change.old, change.new)
@@ -59,7 +59,7 @@ def pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
 def workload_changed(
     change: Change[ReplicaSet] | Change[Deployment] | Change[StatefulSet], listers: Listers
 ) -> list[Key]:
-    """Return the namespace's budgets when a scale changed: percentages are of the scale."""
+    """Return the namespace's budgets when a workload's scale changed: percentages refer to the scale."""
     old, new = change.old, change.new
     if old is not None and new is not None and old.spec.replicas == new.spec.replicas:
         return []
@@ -67,7 +67,7 @@ def workload_changed(
 
 
 def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
-    """Bring a budget's status up to date, or reset a pod's stale DisruptionTarget."""
+    """Update a budget's status, or reset a pod's stale DisruptionTarget."""
     if key.name.startswith(_POD):
         return _reset_stale(Key(key.namespace, key.name[len(_POD) :]), listers, moment)
     budget = listers.of(PodDisruptionBudget).get(key)

@@ -1,6 +1,6 @@
-"""Keep the Endpoints of every Service that selects pods: which of their addresses are ready, by the same ports.
+"""Keep the Endpoints of every Service that selects pods: ready and unready addresses, grouped by equal ports.
 
-One object of the Service's name; at most a thousand addresses, the rest is left to EndpointSlices (KEP-752).
+One object with the Service's name holds at most a thousand addresses; EndpointSlices have the rest (KEP-752).
 Source: upstream `pkg/controller/endpoint/endpoints_controller.go`, `pkg/api/v1/endpoints/util.go`.
 """
 
@@ -26,26 +26,26 @@ ADDRESSES_MAX = 1000
 
 
 class EndpointsController:
-    """One controller's memory and its reconcile."""
+    """The controller's memory and its reconcile function."""
 
     def __init__(self) -> None:
         self._selectors = ServiceSelectors()
 
     def service_changed(self, change: Change[Service], listers: Listers) -> Iterable[Key]:
-        """Keep the selectors, and return the service."""
+        """Update the selectors, and return the service."""
         self._selectors.keep(change)
         return (change.object.metadata.key,)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
-        """Return the services that select the pod before or after, if anything changed that endpoints show."""
+        """Return the services that select the old or new pod, if the change affects endpoints."""
         return self._selectors.of_pod(change)
 
     def endpoints_changed(self, change: Change[Endpoints], listers: Listers) -> Iterable[Key]:
-        """Return the service of that name."""
+        """Return the service with the same name."""
         return (change.object.metadata.key,)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Write the subsets if they differ; delete what is left of a service that is gone."""
+        """Write the subsets if they differ; delete the Endpoints of a deleted service."""
         service, held = listers.of(Service).get(key), listers.of(Endpoints).get(key)
         if service is None:
             is_ours = held is not None and held.metadata.labels.get(MANAGED_BY) == NAME

@@ -1,1 +1,1 @@
-"""EndpointSlices: where a Service's pods are reached, and which of them are ready."""
+"""EndpointSlice controller: addresses and readiness of a Service's pods."""

@@ -1,8 +1,8 @@
-"""Keep slices of endpoints of every Service that selects pods: where they are reached and which of them are ready.
+"""Keep EndpointSlices of every Service that selects pods: addresses and readiness of the pods.
 
-A pod that becomes unready, terminates, ends or is unbound changes or leaves its slice with that very change. Addresses
-are IPv4 ones, as emulated nodes give out no others. Hints say which zones and nodes a Service's `trafficDistribution`
-wants to send to an endpoint; nothing routes by them here.
+When a pod becomes unready, terminates, ends or is unbound, the same change updates its endpoint or removes it.
+Addresses are IPv4 only, as emulated nodes assign no others. Hints say which zones and nodes should send to an
+endpoint, by the Service's `trafficDistribution`; nothing routes by them here.
 Source: controllers 19; upstream `pkg/controller/endpointslice/endpointslice_controller.go`,
 `staging/src/k8s.io/endpointslice/reconciler.go`; KEP-752, KEP-1672, KEP-4444, KEP-3015.
 """
@@ -37,17 +37,17 @@ from services.telemetry.metrics import Counts, Metrics, counter, gauge
 
 RESOURCE = "endpointslices.discovery.k8s.io"
 NAME = "endpointslice-controller.k8s.io"
-"""What slices of this controller say of who manages them; others are left alone."""
+"""Manager name on this controller's slices; slices of other managers are left alone."""
 HEADLESS = "service.kubernetes.io/headless"
 NO_NODE_AGAIN_S = 1.0
-"""A pod whose node is not known yet is looked at again so much later."""
+"""Seconds until a pod whose node is not known yet is checked again."""
 
 
 CHANGES = "endpoint_slice_controller_changes"
 
 
 class EndpointSlices:
-    """One controller's memory and its reconcile."""
+    """The controller's memory and its reconcile function."""
 
     def __init__(self) -> None:
         self.expectations = Expectations()
@@ -57,7 +57,7 @@ class EndpointSlices:
         self._selectors = ServiceSelectors()
 
     def service_changed(self, change: Change[Service], listers: Listers) -> Iterable[Key]:
-        """Keep the selectors, and return the service."""
+        """Update the selectors, and return the service."""
         key = change.object.metadata.key
         self._selectors.keep(change)
         if change.new is None:
@@ -66,11 +66,11 @@ class EndpointSlices:
         return (key,)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
-        """Return the services that select the pod before or after, if anything changed that endpoints show."""
+        """Return the services that select the old or new pod, if the change affects endpoints."""
         return self._selectors.of_pod(change)
 
     def slice_changed(self, change: Change[EndpointSlice], listers: Listers) -> Iterable[Key]:
-        """Lower expectations, and return the service of a slice of ours."""
+        """Lower expectations, and return the service of a slice that this controller manages."""
         meta = change.object.metadata
         name = meta.labels.get(SERVICE_NAME)
         if not name or meta.labels.get(MANAGED_BY) != NAME:
@@ -81,12 +81,12 @@ class EndpointSlices:
         return (key,)
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Take back what was expected of a creation that failed."""
+        """Undo the expectation of a failed creation."""
         if isinstance(action, Create):
             self.expectations.creation_observed(key)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Compare the slices with the pods, and change as few of them as can be."""
+        """Compare the slices with the pods, and change as few slices as possible."""
         service, selector = listers.of(Service).get(key), self._selectors.of(key)
         if service is None or selector is None or service.metadata.deletion_timestamp is not None:
             return NOTHING  # slices of a service that is gone follow by garbage collection

@@ -1,7 +1,8 @@
-"""Which endpoint lies in which slice: few slices change, none has more than a hundred, and few are made. Pure.
+"""Assignment of endpoints to slices: few slices change, none exceeds a hundred endpoints, few are created.
+Pure.
 
-What is in a slice and is still wanted stays there; what is new fills slices that change anyway, then those that have
-capacity left, then new ones; a slice with nothing in it goes. Slices are of one set of ports each.
+Endpoints that are still wanted stay in their slice. New ones fill slices that change anyway, then slices with
+free capacity, then new slices; an empty slice is deleted. All endpoints of a slice have the same ports.
 Source: upstream `staging/src/k8s.io/endpointslice/reconciler.go`.
 """
 
@@ -12,12 +13,12 @@ from services.api.kinds.endpointslice import Endpoint, EndpointSlice
 from services.controllers.shared_endpoints import Ports
 
 ENDPOINTS_MAX = 100
-"""Endpoints of a slice (upstream `--max-endpoints-per-slice`)."""
+"""Maximum number of endpoints per slice (upstream `--max-endpoints-per-slice`)."""
 
 
 @dataclass
 class Placement:
-    """What becomes of a service's slices; `changed` by the slice as it is."""
+    """Changes of a service's slices; `changed` has each existing slice with its new endpoints."""
 
     created: list[tuple[Ports, tuple[Endpoint, ...]]] = field(default_factory=list)
     changed: list[tuple[EndpointSlice, tuple[Endpoint, ...]]] = field(default_factory=list)
@@ -30,7 +31,7 @@ def _key(endpoint: Endpoint) -> tuple[str, tuple[str, ...]]:
 
 
 def placed(wanted: Mapping[Ports, Iterable[Endpoint]], slices: Iterable[EndpointSlice]) -> Placement:
-    """Return how the slices become these endpoints, by the ports they have."""
+    """Return the changes that turn the slices into these endpoints, grouped by ports."""
     result = Placement()
     by_ports: dict[Ports, list[EndpointSlice]] = {}
     for each in slices:

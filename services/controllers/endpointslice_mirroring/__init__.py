@@ -1,1 +1,1 @@
-"""Mirrored EndpointSlices: Endpoints that were made by hand, as slices."""
+"""Controller that mirrors hand-made Endpoints into EndpointSlices."""

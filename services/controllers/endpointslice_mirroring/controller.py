@@ -1,7 +1,7 @@
-"""Keep EndpointSlices of Endpoints that were made by hand: those of a Service without a selector.
+"""Keep EndpointSlices for hand-made Endpoints, those of a Service without a selector.
 
-One slice for each set of ports and each family of addresses. Endpoints with the label `skip-mirror` or with the record
-of a leader election are left out. Source: upstream `pkg/controller/endpointslicemirroring` (v1.36); KEP-752.
+There is one slice per set of ports and address family. Endpoints with the label `skip-mirror` or with a leader
+election record are left out. Source: upstream `pkg/controller/endpointslicemirroring` (v1.36); KEP-752.
 """
 
 import ipaddress
@@ -29,23 +29,23 @@ from services.reconcile.writes import controller_reference
 
 RESOURCE = "endpointslices.discovery.k8s.io"
 NAME = "endpointslicemirroring-controller.k8s.io"
-"""What slices of this controller say of who manages them; others are left alone."""
+"""Manager name on this controller's slices; slices of other managers are left alone."""
 SKIP = "endpointslice.kubernetes.io/skip-mirror"
 LEADER = "control-plane.alpha.kubernetes.io/leader"
 ADDRESSES_MAX = 1000
-"""Addresses of a subset that are mirrored (upstream `--mirroring-max-endpoints-per-subset`)."""
+"""Maximum number of mirrored addresses per subset (upstream `--mirroring-max-endpoints-per-subset`)."""
 NOT_MIRRORED = ("endpoints.kubernetes.io/last-change-trigger-time", "kubectl.kubernetes.io/last-applied-configuration")
 
 
 class Place(NamedTuple):
-    """Which endpoints share a slice."""
+    """Address family and ports that the endpoints of one slice share."""
 
     family: str
     ports: Ports
 
 
 def is_mirrored(endpoints: Endpoints | None) -> bool:
-    """Whether Endpoints are mirrored at all, if their Service has no selector."""
+    """Whether Endpoints may be mirrored, if their Service has no selector."""
     if endpoints is None:
         return False
     meta = endpoints.metadata
@@ -53,25 +53,25 @@ def is_mirrored(endpoints: Endpoints | None) -> bool:
 
 
 class MirroredSlices:
-    """One controller's memory and its reconcile."""
+    """The controller's memory and its reconcile function."""
 
     def __init__(self) -> None:
         self.expectations = Expectations()
 
     def service_changed(self, change: Change[Service], listers: Listers) -> Iterable[Key]:
-        """Return a service that has no selector, or had none."""
+        """Return the service if it has, or had, no selector."""
         is_concerned = any(each is not None and not each.spec.selector for each in (change.old, change.new))
         return (change.object.metadata.key,) if is_concerned else ()
 
     def endpoints_changed(self, change: Change[Endpoints], listers: Listers) -> Iterable[Key]:
-        """Return the service of that name, unless they are not mirrored and never were."""
+        """Return the service of that name if the Endpoints are, or were, mirrored."""
         key = change.object.metadata.key
         if change.new is None:
             self.expectations.forget(key)
         return (key,) if is_mirrored(change.old) or is_mirrored(change.new) else ()
 
     def slice_changed(self, change: Change[EndpointSlice], listers: Listers) -> Iterable[Key]:
-        """Lower expectations, and return the services that a slice of ours says or said it is of."""
+        """Lower expectations, and return the old and new service of a slice that this controller manages."""
         keys = []
         for each in (change.old, change.new):
             if each is not None and each.metadata.labels.get(MANAGED_BY) == NAME:
@@ -81,12 +81,12 @@ class MirroredSlices:
         return dict.fromkeys(key for key in keys if key.name)
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Take back what was expected of a creation that failed."""
+        """Undo the expectation of a failed creation."""
         if isinstance(action, Create):
             self.expectations.creation_observed(key)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Compare the slices with the addresses; delete them where nothing is mirrored."""
+        """Compare the slices with the addresses; delete the slices of services that are not mirrored."""
         if not self.expectations.are_satisfied(key, moment.now_s):
             return NOTHING
         held = [each for each in listers.of(EndpointSlice).all(key.namespace) if _is_of(each, key.name)]

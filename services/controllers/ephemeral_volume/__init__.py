@@ -1,1 +1,1 @@
-"""The claims of generic ephemeral volumes."""
+"""Controller of the claims of generic ephemeral volumes."""

@@ -1,4 +1,4 @@
-"""Make the claims of generic ephemeral volumes: each pod's own, which goes with the pod.
+"""Create the claims of generic ephemeral volumes: each belongs to one pod and is deleted with it.
 
 Source: KEP-1698; upstream `pkg/controller/volume/ephemeral`.
 """

@@ -1,1 +1,1 @@
-"""Dependents follow the owners that are gone."""
+"""Garbage collector: deletes dependents of deleted owners."""

@@ -1,7 +1,7 @@
-"""Delete the dependents of owners that are gone, or orphan them, or have the owner wait for them.
+"""Delete the dependents of deleted owners, or orphan them, or let the owner wait for them.
 
-Looks at all kinds but events and secrets. A key names its kind too: `pods/web-1` in a namespace. An owner that the
-caches do not show is looked up live before anything is deleted for its sake.
+It reads all kinds except events and secrets. A key names its kind too: `pods/web-1` in a namespace. An owner
+that is missing from the caches is looked up live before any dependent is deleted.
 Source: controllers 7; upstream `pkg/controller/garbagecollector` (`garbagecollector.go`, `graph_builder.go`).
 """
 
@@ -18,16 +18,18 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, R
 from services.reconcile.kind_keys import kind_key, split
 
 UNREAD = ("events", "secrets")
-"""Kinds that are not looked at (guarantees 8.3)."""
+"""Kinds that are not read (guarantees 8.3)."""
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 INCOMPLETE_S = 0.5
 ABSENT_MAX = 500
-"""Owners known to be gone for good; the oldest are forgotten first. A uid never comes back (I22)."""
+"""Maximum number of remembered owners that are gone for good; the oldest are forgotten first. A uid never
+returns (I22).
+"""
 
 
 class State(Enum):
-    """What an owner reference turned out to be."""
+    """State of an owner reference."""
 
     SOLID = "solid"
     DANGLING = "dangling"
@@ -37,7 +39,7 @@ class State(Enum):
 
 @dataclass
 class _Owners:
-    """References by state; `unread`: owners that must be looked up live first."""
+    """Owner references by state; `unread`: live reads of owners that must come first."""
 
     by_state: dict[State, list[OwnerReference]] = field(default_factory=lambda: {state: [] for state in State})
     unread: list[Query] = field(default_factory=list)
@@ -55,7 +57,7 @@ def is_waiting(metadata: ObjectMeta) -> bool:
 
 
 class GarbageCollector:
-    """One controller's memory and its reconcile."""
+    """The controller's memory and its reconcile function."""
 
     def __init__(self) -> None:
         self._absent: dict[str, None] = {}
@@ -63,7 +65,7 @@ class GarbageCollector:
         """Uid to namespace of every object seen: an owner elsewhere is worth an event."""
 
     def changed(self, change: Change[AnyObject], listers: Listers) -> list[Key]:
-        """Return the objects to look at: this one, its dependents when it goes, owners that wait for it."""
+        """Return the keys to reconcile: this object, the dependents of a deleted one, owners that wait for it."""
         old, new = change.old, change.new
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             return [*self._gone(old, listers), *self._came(new, listers)]
@@ -101,7 +103,7 @@ class GarbageCollector:
             del self._absent[next(iter(self._absent))]
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Finish a deletion that waits for dependents, or delete, or drop references that dangle."""
+        """Finish a foreground deletion, delete an object whose owners are all gone, or remove dangling references."""
         resource, own_key = split(key)
         if listers.kinds.get(resource) is None or resource in UNREAD:
             return NOTHING

@@ -1,1 +1,1 @@
-"""HorizontalPodAutoscalers: replicas by what pods use."""
+"""HorizontalPodAutoscaler controller: scales replicas by the usage of pods."""

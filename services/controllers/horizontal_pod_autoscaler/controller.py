@@ -1,7 +1,8 @@
-"""Change the number of replicas of a workload every 15 s to what the usage of its pods asks for.
+"""Scale a workload every 15 s to the number of replicas that the usage of its pods requires.
 
-Of several metrics the one that asks for most decides; if some cannot be had, nothing is scaled down. All of them are
-read from the API server: `metrics.k8s.io`, `custom.metrics.k8s.io`, `external.metrics.k8s.io`.
+Of several metrics the one that requires most replicas decides; while some cannot be read, nothing is scaled
+down. All metrics are read from the API server: `metrics.k8s.io`, `custom.metrics.k8s.io`,
+`external.metrics.k8s.io`.
 Source: controllers 18; upstream `pkg/controller/podautoscaler/horizontal.go`; KEP-853, KEP-2021, KEP-4951.
 """
 
@@ -57,13 +58,13 @@ from services.telemetry.metrics import Counts, Histogram, Metrics, counter, hist
 
 RESOURCE = "horizontalpodautoscalers.autoscaling"
 SYNC_S = 15.0
-"""How often each autoscaler is looked at (upstream's flag)."""
+"""Interval in seconds between two reconciles of an autoscaler (upstream's flag)."""
 TARGETS: dict[tuple[str, str], tuple[str, type[View], str]] = {
     ("apps", "Deployment"): ("deployments.apps", Deployment, "deployments/scale.apps"),
     ("apps", "ReplicaSet"): ("replicasets.apps", ReplicaSet, "replicasets/scale.apps"),
     ("apps", "StatefulSet"): ("statefulsets.apps", StatefulSet, "statefulsets.apps"),
 }
-"""By group and kind: the resource, its view, and what a server says is missing when its scale is read."""
+"""Supported targets: (group, kind) → resource, view, and the resource named in a NotFound answer for its scale."""
 Target = Deployment | ReplicaSet | StatefulSet
 RECONCILIATIONS = "horizontal_pod_autoscaler_controller_reconciliations_total"
 ABLE, ACTIVE, LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
@@ -76,7 +77,7 @@ BUCKETS_S = tuple(0.001 * 2**power for power in range(15))
 
 @dataclass
 class _Memory:
-    """What is remembered of one autoscaler. `selector`: that of its target's pods, as last seen."""
+    """Memory of one autoscaler. `selector`: the last seen selector of its target's pods."""
 
     due_s: float
     history: History = field(default_factory=History)
@@ -91,7 +92,7 @@ class _Memory:
 
 @dataclass
 class _Look:
-    """What one reconcile comes to."""
+    """Working state of one reconcile."""
 
     conditions: list[Document]
     wall_s: float
@@ -113,7 +114,7 @@ class _Look:
 
 
 class Autoscalers:
-    """One controller's memory and its reconcile."""
+    """The controller's memory and its reconcile function."""
 
     def __init__(self) -> None:
         self._memories: dict[Key, _Memory] = {}
@@ -121,19 +122,19 @@ class Autoscalers:
         self.times: dict[str, dict[tuple[str, ...], Histogram]] = {RECONCILIATION_TIME: {}, COMPUTATION_TIME: {}}
 
     def changed(self, change: Change[HorizontalPodAutoscaler], listers: Listers) -> Iterable[Key]:
-        """Forget what is gone."""
+        """Forget a deleted autoscaler."""
         old, new, key = change.old, change.new, change.object.metadata.key
         if new is None or (old is not None and old.metadata.uid != new.metadata.uid):
             self._memories.pop(key, None)
         return (key,)
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Remember why the number of replicas could not be changed."""
+        """Store the reason why the number of replicas could not be changed."""
         if isinstance(action, Patch) and action.subresource == "scale" and (memory := self._memories.get(key)):
             memory.refusal = reason
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Read the scale live, compare what pods use with the targets, and change the replicas if need be."""
+        """Read the scale live, compare usage with the targets, and change the replicas if needed."""
         scaler = listers.of(HorizontalPodAutoscaler).get(key)
         if scaler is None or scaler.metadata.deletion_timestamp is not None:
             return NOTHING
@@ -292,11 +293,13 @@ class Autoscalers:
 
 
 class _InvalidTarget(MetricsError):
-    """The target cannot be scaled by metrics, as it is."""
+    """Error: the target in its current form cannot be scaled by metrics."""
 
 
 class _InvalidMetric(Exception):
-    """One metric cannot be had. `inner`: what the condition says, `whole`: what is reported of all metrics."""
+    """Error: one metric cannot be read. `inner`: text for its condition; `whole`: text for the report on all
+    metrics.
+    """
 
     def __init__(self, reason: str, inner: str, whole: str) -> None:
         super().__init__(whole)

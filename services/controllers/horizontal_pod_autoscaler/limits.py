@@ -1,4 +1,4 @@
-"""How far a recommendation is followed: stabilized over time, within rates, within bounds. Pure.
+"""Limits on a recommendation: stabilization over time, scaling rates, and bounds. Pure.
 
 Source: upstream `pkg/controller/podautoscaler/horizontal.go`; KEP-853.
 """
@@ -15,7 +15,7 @@ from services.api.kinds.horizontalpodautoscaler import (
 
 DOWNSCALE_STABILIZATION_S = 300.0
 UP_FACTOR, UP_LEAST = 2.0, 4.0
-"""Without a behavior: at most doubled in one step, or four."""
+"""Limit of one step up without a behavior: the larger of this factor and this number of replicas."""
 WITHIN = ("DesiredWithinRange", "the desired count is within the acceptable range")
 READY = ("ReadyForNewScale", "recommended size matches current size")
 UP_STABILIZED = (
@@ -35,7 +35,7 @@ Said = tuple[str, str]
 
 
 class Moved(NamedTuple):
-    """By how much the number of replicas was changed at a time, or which number was recommended then."""
+    """A change of the number of replicas, or a recommended number, with its time."""
 
     at_s: float
     number: int
@@ -43,21 +43,21 @@ class Moved(NamedTuple):
 
 @dataclass
 class History:
-    """What was recommended and done for one autoscaler. Times are monotonic."""
+    """Recommendations and changes of one autoscaler. Times are monotonic."""
 
     recommended: list[Moved] = field(default_factory=list)
     ups: list[Moved] = field(default_factory=list)
     downs: list[Moved] = field(default_factory=list)
 
     def scaled(self, before: int, after: int, now_s: float) -> None:
-        """Note a change of the number of replicas."""
+        """Record a change of the number of replicas."""
         moves = self.ups if after > before else self.downs
         moves.append(Moved(now_s, abs(after - before)))
         moves[:] = [each for each in moves if each.at_s > now_s - 1800.0]
 
 
 class Limited(NamedTuple):
-    """What is left of a recommendation, and what the conditions AbleToScale and ScalingLimited say of it."""
+    """A limited recommendation, with the texts of the conditions AbleToScale and ScalingLimited."""
 
     replicas: int
     able: Said
@@ -66,7 +66,7 @@ class Limited(NamedTuple):
 
 
 def limited(scaler: HorizontalPodAutoscaler, history: History, current: int, wanted: int, now_s: float) -> Limited:
-    """Return how many of the wanted replicas are asked for now; the recommendation is remembered."""
+    """Return the number of replicas to set now, given the wanted number; record the recommendation."""
     spec = scaler.spec
     if spec.behavior is None:
         window_s = DOWNSCALE_STABILIZATION_S

@@ -1,4 +1,4 @@
-"""Which metrics an autoscaler reads, and what was answered: samples by pod, values, or why there are none. Pure.
+"""Metrics that an autoscaler reads, and the answers: samples by pod, values, or errors. Pure.
 
 Source: upstream `pkg/controller/podautoscaler/metrics/client.go`.
 """
@@ -24,16 +24,16 @@ from services.reconcile.actions import Query
 from services.reconcile.controller import Moment
 
 CUSTOM_WINDOW_S = 60.0
-"""Over how long a custom metric was measured, when its answer does not say."""
+"""Default window of a custom metric in seconds, for answers that give none."""
 V = TypeVar("V", bound=View)
 
 
 class MetricsError(Exception):
-    """The number of replicas cannot be computed."""
+    """Error: the number of replicas cannot be computed."""
 
 
 class Sample(NamedTuple):
-    """What a pod or a container used, in thousandths, in the window that ended at that time (epoch seconds)."""
+    """Usage of a pod or a container, in thousandths, in the window that ended at that time (epoch seconds)."""
 
     value: int
     at_s: float
@@ -41,8 +41,9 @@ class Sample(NamedTuple):
 
 
 def query_of(scaler: HorizontalPodAutoscaler, metric: MetricSpec, pods: str) -> Query | None:
-    """Return the read that a metric needs; None when its object is of a kind that is not served. `pods`: the target's
-    selector as text."""
+    """Return the read that a metric needs; None when its object's kind is not served. `pods`: the target's selector
+    as text.
+    """
     namespace = scaler.metadata.namespace
     source = source_of(metric)
     series = selector_text(source.metric.selector)
@@ -84,7 +85,7 @@ def source_of(metric: MetricSpec) -> MetricSource:
 
 
 def resource_samples(query: Query, moment: Moment, source: MetricSource) -> dict[str, Sample]:
-    """Return what pods used of a resource, or one container of each. Raises: MetricsError."""
+    """Return the usage of a resource by pod, for whole pods or for one container of each. Raises: MetricsError."""
     text = f"unable to get metrics for resource {source.name}: "
     if query in moment.refused:
         raise MetricsError(f"{text}unable to fetch metrics from resource metrics API: {moment.refused[query]}")
@@ -106,7 +107,7 @@ def resource_samples(query: Query, moment: Moment, source: MetricSource) -> dict
 
 
 def custom_samples(query: Query, moment: Moment, metric: str) -> dict[str, Sample]:
-    """Return a metric's value of each pod. Raises: MetricsError."""
+    """Return the value of a metric by pod. Raises: MetricsError."""
     try:
         values = _answer(query, moment, MetricValueList, "custom").items
     except MetricsError as error:
@@ -115,7 +116,7 @@ def custom_samples(query: Query, moment: Moment, metric: str) -> dict[str, Sampl
 
 
 def object_value(query: Query | None, moment: Moment, source: MetricSource, namespace: str) -> int:
-    """Return a metric's value of one object, in thousandths. Raises: MetricsError."""
+    """Return the value of a metric of one object, in thousandths. Raises: MetricsError."""
     described = source.described_object
     try:
         if query is None:

@@ -1,4 +1,4 @@
-"""How many replicas a metric asks for, given which pods are ready, unready, or not measured. Pure.
+"""Number of replicas that a metric requires, given ready, unready, and unmeasured pods. Pure.
 
 Source: upstream `pkg/controller/podautoscaler/replica_calculator.go`,
 `pkg/controller/podautoscaler/metrics/utilization.go`.
@@ -16,26 +16,27 @@ from services.controllers.horizontal_pod_autoscaler.metrics import MetricsError,
 from services.controllers.shared_pods import is_ready, seconds_of
 
 CPU_INITIALIZATION_S = 300.0
-"""After its start a pod's cpu counts only while it is ready, and over a whole interval (upstream's flag)."""
+"""Seconds after a pod's start in which its cpu counts only while it is ready, over a whole window (upstream's flag)."""
 REPLICAS_MAX = 2**31 - 1
 INITIAL_READINESS_S = 30.0
-"""A pod that became unready so soon after its start has never been ready (upstream's flag)."""
+"""Seconds after a pod's start; a pod that became unready within them counts as never ready (upstream's flag)."""
 
 
 class Tolerance(NamedTuple):
-    """How far the ratio to the target may be from 1 without any change."""
+    """Allowed distance of the usage ratio from 1 without scaling."""
 
     up: float = 0.1
     down: float = 0.1
 
     def covers(self, ratio: float) -> bool:
-        """Whether nothing changes at this ratio."""
+        """Whether the ratio causes no scaling."""
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
 class Proposal(NamedTuple):
-    """What a metric asks for. `average`: of each pod, or the value itself, in thousandths; `percent`: of what pods
-    request, None where that is not asked.
+    """Replicas that a metric requires. `average`: the value per pod, or the value itself, in thousandths.
+
+    `percent`: the value in percent of the pods' requests; None for other targets.
     """
 
     replicas: int
@@ -45,7 +46,7 @@ class Proposal(NamedTuple):
 
 @dataclass
 class Groups:
-    """A target's pods by what their metrics are worth. Names; `ready` is how many count."""
+    """Names of a target's pods, grouped by the use of their metrics; `ready` is only a count."""
 
     ready: int = 0
     unready: set[str] = field(default_factory=set)
@@ -54,7 +55,7 @@ class Groups:
 
 
 def grouped(pods: Sequence[Pod], samples: Mapping[str, Sample], resource: str, wall_s: float) -> Groups:
-    """Return the pods put in order: leaving or failed ones are ignored, pending ones unready."""
+    """Return the pods in groups: terminating or failed ones are ignored, pending ones unready."""
     found = Groups()
     for pod in pods:
         name = pod.metadata.name
@@ -82,9 +83,9 @@ def _is_starting(pod: Pod, sample: Sample, wall_s: float) -> bool:
 
 
 def requested(pods: Sequence[Pod], resource: str, container: str) -> dict[str, int]:
-    """Return what pods request, in thousandths by name; the pod's own requests stand for its containers' (KEP-2837).
+    """Return the pods' requests, in thousandths by pod name; pod-level requests replace the containers' (KEP-2837).
 
-    Raises: MetricsError naming what requests none.
+    Raises: MetricsError naming the pod or container without a request.
     """
     found: dict[str, int] = {}
     for pod in pods:
@@ -115,7 +116,7 @@ def by_utilization(
     target_percent: int,
     tolerance: Tolerance,
 ) -> Proposal:
-    """Return the replicas for a target in percent of the requests. Raises: MetricsError without metrics."""
+    """Return the replicas for a target in percent of the requests. Raises: MetricsError if there are no metrics."""
 
     def ratio_of(values: Mapping[str, int]) -> tuple[float, int, int]:
         counted = [name for name in values if name in requests]
@@ -144,7 +145,7 @@ def by_utilization(
 def by_average(
     samples: Mapping[str, Sample], groups: Groups, current: int, target: int, tolerance: Tolerance
 ) -> Proposal:
-    """Return the replicas for a target of the average. Raises: MetricsError without metrics."""
+    """Return the replicas for an average-value target. Raises: MetricsError if there are no metrics."""
     values = _counted(samples, groups)
     average = sum(values.values()) // len(values)
 
@@ -156,9 +157,9 @@ def by_average(
 
 
 def by_value(pods: Sequence[Pod], value: int, current: int, target: int, tolerance: Tolerance) -> Proposal:
-    """Return the replicas for a target of the value itself, by how many pods are ready; from zero, by the ratio alone.
+    """Return the replicas for a target of the value itself, scaled by the number of ready pods.
 
-    Raises: MetricsError without pods.
+    From zero replicas only the ratio counts. Raises: MetricsError without pods.
     """
     ratio = value / target
     if current == 0:
@@ -174,7 +175,7 @@ def by_value(pods: Sequence[Pod], value: int, current: int, target: int, toleran
 
 
 def by_value_per_pod(value: int, reported: int, target: int, tolerance: Tolerance) -> Proposal:
-    """Return the replicas for a target of the value a pod; `reported`: how many the workload's status has."""
+    """Return the replicas for a target value per pod; `reported`: the replicas in the workload's status."""
     if reported and tolerance.covers(value / (target * reported)):
         return Proposal(reported, math.ceil(value / reported))
     return Proposal(min(math.ceil(value / target), REPLICAS_MAX), math.ceil(value / reported) if reported else value)

@@ -1,1 +1,1 @@
-"""Jobs: pods run to completion, counted once each."""
+"""Job controller: runs pods to completion and counts each once."""

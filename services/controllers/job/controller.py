@@ -1,8 +1,9 @@
-"""Run pods until enough of them have succeeded, or it is plain that they will not.
+"""Run pods until enough of them have succeeded, or until it is certain that they will not.
 
-Ends of pods are counted exactly once (`survey`), an outcome is reported before it is carried out (`decision`).
-After failures new pods wait: 10 s, doubled with each failure since the last success. An unbound pod stays active:
-nothing is counted, nothing replaced. Source: controllers 1.2 to 1.4 and 5; guarantees J1, J2; KEP-2307.
+Each ended pod is counted exactly once (`survey`), and an outcome is reported before it is carried out
+(`decision`). After failures new pods wait: 10 s, doubled with each failure since the last success. An unbound
+pod stays active: it is neither counted nor replaced. Source: controllers 1.2 to 1.4 and 5; guarantees J1, J2;
+KEP-2307.
 """
 
 from collections.abc import Iterable
@@ -32,17 +33,19 @@ from services.telemetry.metrics import Counts, Metrics, counter
 RESOURCE = "jobs.batch"
 MANAGER = "kubernetes.io/job-controller"
 BACKOFF_BASE_S, BACKOFF_MAX_S = 10.0, 600.0
-"""How long a Job waits after its first failed pod, doubled with each further one, and at most (as upstream)."""
+"""Back-off of a Job in seconds: after its first failed pod, doubled with each further one, and the maximum (as
+upstream).
+"""
 BATCH_S = 1.0
-"""Changes of pods are looked at together, so long after the first."""
+"""Seconds after the first change of a pod until all pending changes are handled together."""
 STALE_MAX_S = 10.0
-"""How long our own status write may stay unseen before we look at the job as the cache has it."""
+"""Seconds to wait for the controller's own status write to reach the cache; after that the cached job is used."""
 _RELEASE: Document = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}}
 
 
 @dataclass
 class _Backoff:
-    """Failures since the last success. `seen`: uids taken into account, as long as they are not counted."""
+    """Failures since the last success. `seen`: uids of failed pods that count here but not yet in the status."""
 
     failures: int = 0
     failed_at_s: float = 0.0
@@ -51,7 +54,7 @@ class _Backoff:
 
 @dataclass
 class _Memory:
-    """What is remembered of one job between two looks."""
+    """Memory of one job between two reconciles."""
 
     has_news: bool = False
     """Something that need not wait for more of its kind."""
@@ -70,7 +73,7 @@ FINISHED = "job_controller_jobs_finished_total"
 
 
 class Jobs:
-    """One controller's memory and its reconcile."""
+    """The controller's memory and its reconcile function."""
 
     def __init__(self, switches: Switches) -> None:
         self.expectations = Expectations()
@@ -82,7 +85,7 @@ class Jobs:
         """Pods with the finalizer by the job they name: theirs to be released when the job is gone."""
 
     def job_changed(self, change: Change[Job], listers: Listers) -> Iterable[Key]:
-        """Note that the job itself changed: that is looked at without waiting."""
+        """Note a change of the job itself: it is handled without waiting."""
         key = change.object.metadata.key
         if change.new is None or (change.old is not None and change.old.metadata.uid != change.new.metadata.uid):
             self.expectations.forget(key)
@@ -100,7 +103,7 @@ class Jobs:
         self.counts.add(FINISHED, job.spec.completion_mode, result, end.reason)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
-        """Lower expectations, keep the books of finalizers, and return the jobs concerned."""
+        """Lower expectations, update the memory of finalizers, and return the affected jobs."""
         old, new = change.old, change.new
         self._orphans.note(old, new)
         keys: dict[Key, None] = {}
@@ -148,7 +151,7 @@ class Jobs:
             self._of(key).released.pop(new.metadata.uid, None)
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Take back what was expected of a call that failed."""
+        """Undo the expectation of a failed call."""
         memory = self._of(key)
         match action:
             case Create():
@@ -166,7 +169,7 @@ class Jobs:
         return self._memories.setdefault(key, _Memory())
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Survey the pods, decide, count, then create what is missing or delete what is too much."""
+        """Survey the pods, decide, count, then create missing pods or delete surplus ones."""
         job = listers.of(Job).get(key)
         if job is None or job.is_finished:
             return Result(tuple(self._release_finished(key, job, listers, moment.now_s)))

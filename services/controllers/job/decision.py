@@ -1,8 +1,8 @@
-"""Whether a Job is over, and how its status reads: decisions over a survey. Pure.
+"""Decisions over a survey: whether a Job is over, and its status. Pure.
 
-The first reason to fail that holds counts; success is looked at after that. An interim condition (FailureTarget,
-SuccessCriteriaMet) reports the decision, the final one (Failed, Complete) only that nothing runs any more and all is
-counted. Source: controllers 5.1.
+The first reason to fail that holds counts; success is checked after that. An interim condition (FailureTarget,
+SuccessCriteriaMet) reports the decision; the final one (Failed, Complete) comes only when no pod runs any more
+and all are counted. Source: controllers 5.1.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ _FINAL = {FAILING: "Failed", SUCCEEDING: "Complete"}
 
 
 class Outcome(NamedTuple):
-    """The job is over. `type`: FAILING or SUCCEEDING."""
+    """Outcome of a job that is over. `type`: FAILING or SUCCEEDING."""
 
     type: str
     reason: str
@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
 
 
 def outcome_of(job: Job, found: Survey, wall_s: float) -> Outcome | None:
-    """Return why the job is over before its pods are looked after; None when it goes on."""
+    """Return why the job is over, before its pods are managed; None if it continues."""
     for kind in (FAILING, SUCCEEDING):
         reported = find_condition(job.status.conditions, kind)
         if reported is not None and reported.status == "True":
@@ -73,7 +73,7 @@ def _has_restarted_too_often(job: Job, active: list[Pod]) -> bool:
 
 
 def deadline_in_s(job: Job, wall_s: float) -> float | None:
-    """Return the seconds until the job has been active for too long; None when there is no such time."""
+    """Return the seconds until the active deadline; None if there is none."""
     limit = job.spec.active_deadline_seconds
     if limit is None or job.spec.suspend or not job.status.start_time:
         return None
@@ -81,7 +81,7 @@ def deadline_in_s(job: Job, wall_s: float) -> float | None:
 
 
 def succeeded_of(job: Job, found: Survey) -> int:
-    """Return how many successes there are, those not counted yet included."""
+    """Return the number of successes, including those not counted yet."""
     return len(found.completed) if job.spec.is_indexed else job.status.succeeded + found.succeeded
 
 
@@ -96,9 +96,9 @@ COMPLETED = Outcome(SUCCEEDING, "CompletionsReached", "Reached expected number o
 
 
 def status_of(job: Job, found: Survey, outcome: Outcome | None, *, is_managed: bool, wall_s: float) -> Document:
-    """Return the whole status as it should read now.
+    """Return the complete new status.
 
-    `is_managed`: the job's pods were looked after, so that its suspension is known to be carried out.
+    `is_managed`: whether the job's pods were managed in this reconcile, so that a suspension is carried out.
     """
     now = format_time(wall_s)
     uncounted, moved = _uncounted(found)
@@ -169,7 +169,7 @@ def _report_suspension(job: Job, listed: list[Document], status: Document, wall_
 
 
 def changes_of_status(job: Job, wanted: Document) -> Document:
-    """Return the merge patch that turns the job's status into `wanted`; {} when it reads so."""
+    """Return the merge patch that turns the job's status into `wanted`; {} if it is equal."""
     changed = writes.differing(job.status, wanted)
     if (uncounted := changed.get("uncountedTerminatedPods")) is not None:
         # A merge patch keeps what it does not name.
@@ -178,7 +178,7 @@ def changes_of_status(job: Job, wanted: Document) -> Document:
 
 
 def news_of(job: Job, status: Document) -> list[Condition]:
-    """Return the conditions that become True or False by this status, each for an Event."""
+    """Return the conditions that this status changes to True or False, each for an Event."""
     was = {c.type: c.status for c in job.status.conditions}
     return [
         Condition(type=c["type"], status=c["status"], reason=c["reason"], message=c["message"])

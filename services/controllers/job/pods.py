@@ -1,4 +1,4 @@
-"""Which pods of a Job are missing or too many, and how a new one looks. Pure. Source: controllers 5.1."""
+"""Missing and surplus pods of a Job, and the document of a new pod. Pure. Source: controllers 5.1."""
 
 import copy
 from collections.abc import Callable
@@ -18,7 +18,7 @@ BURST = 500
 
 
 def wanted_active(job: Job, found: Survey) -> int:
-    """Return how many pods should be active now."""
+    """Return the number of pods that should be active now."""
     if job.spec.suspend:
         return 0
     succeeded, completions = succeeded_of(job, found), job.spec.completions
@@ -29,7 +29,7 @@ def wanted_active(job: Job, found: Survey) -> int:
 
 
 def surplus(job: Job, found: Survey, wall_s: float) -> list[Pod]:
-    """Return the active pods that must go: of no index or a second one, then the least advanced."""
+    """Return the active pods to delete: those without an index or with a duplicate one, then the least advanced."""
     chosen: dict[str, Pod] = {}
     if job.spec.is_indexed and not job.spec.suspend:
         seen: set[int] = set()
@@ -48,14 +48,14 @@ def surplus(job: Job, found: Survey, wall_s: float) -> list[Pod]:
 
 @dataclass
 class Missing:
-    """Which pods to create, by index (None without indexes), and in how many seconds others are due."""
+    """Pods to create, by index (None without indexes), and the seconds until others are due."""
 
     indexes: list[int | None] = field(default_factory=list)
     again_s: float | None = None
 
 
 def missing(job: Job, found: Survey, pods: list[Pod], wait_s: Callable[[int, Pod], float]) -> Missing:
-    """Return what to create. `wait_s(index, last failed pod)`: the back-off of an index with a limit of its own."""
+    """Return the pods to create. `wait_s(index, last failed pod)`: the back-off of an index with a limit of its own."""
     terminating = found.terminating if job.spec.replaces_failed_only else 0
     count = min(wanted_active(job, found) - len(found.active) - terminating, BURST)
     if count <= 0 or not job.spec.is_indexed:
@@ -80,9 +80,9 @@ def missing(job: Job, found: Survey, pods: list[Pod], wait_s: Callable[[int, Pod
 
 
 def pod_of(job: Job, document: Document, index: int | None, last: tuple[Pod, Meaning] | None) -> Document:
-    """Return the pod to create, from the template in the stored document, unknown fields and all.
+    """Return the pod to create, from the template in the stored document, with unknown fields.
 
-    `last`: the index's latest failed pod and what it meant, where failures are counted by index.
+    `last`: the index's latest failed pod and its meaning, if failures are counted by index.
     """
     template = document.get("spec", {}).get("template", {})
     given, name = template.get("metadata") or {}, job.metadata.name

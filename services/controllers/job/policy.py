@@ -1,4 +1,4 @@
-"""What the end of a Job's pod means: success, failure, or nothing at all. Pure.
+"""Meaning of an ended pod for its Job: success, failure, or ignored. Pure.
 
 Source: controllers 5.1, 5.2; KEP-3329, KEP-3850, KEP-3939, KEP-3998.
 """
@@ -13,7 +13,7 @@ from services.controllers.shared_pods import seconds_of
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a failed pod means for its job. `fails_job`: why the whole job fails, or ""."""
+    """Meaning of a failed pod for its job. `fails_job`: why the whole job fails; empty if it does not."""
 
     is_counted: bool = True
     fails_job: str = ""
@@ -25,17 +25,17 @@ IGNORED = Meaning(is_counted=False)
 
 
 def has_failed(pod: Pod, job: Job) -> bool:
-    """Whether the pod failed, or, where that is enough for a replacement, is being deleted (KEP-3939)."""
+    """Whether the pod failed, or is being deleted where that is enough for a replacement (KEP-3939)."""
     if job.spec.replaces_failed_only or pod.is_terminal:
         return pod.status.phase == "Failed"
     return pod.metadata.deletion_timestamp is not None
 
 
 def meaning_of(pod: Pod, job: Job, *, counts_rejections: bool = True) -> Meaning:
-    """Return what a pod that has failed means; the first rule of the job's policy that matches decides.
+    """Return the meaning of a failed pod; the first matching rule of the job's policy decides.
 
-    A policy looks at pods that have ended only. `counts_rejections` False: what a kubelet refused before anything
-    ran is ignored.
+    A policy applies only to pods that have ended. `counts_rejections` False: a pod that a kubelet refused before
+    any container ran is ignored.
     """
     if not counts_rejections and is_rejection(pod):
         return IGNORED
@@ -95,7 +95,7 @@ def _exit_code(container: ContainerStatus, rule: PodFailurePolicyRule) -> int | 
 
 
 def success_rule_met(job: Job, completed: frozenset[int]) -> int | None:
-    """Return the number of the first rule of the success policy that is met, or None."""
+    """Return the number of the first success policy rule that is met, or None."""
     policy, completions = job.spec.success_policy, job.spec.completions or 0
     for number, rule in enumerate(policy.rules if policy is not None else ()):
         if rule.succeeded_indexes is not None:
@@ -109,7 +109,7 @@ def success_rule_met(job: Job, completed: frozenset[int]) -> int | None:
 
 
 def index_of(pod: Pod, job: Job) -> int | None:
-    """Return the pod's completion index; None when it has none that the job knows."""
+    """Return the pod's completion index; None if it has none within the job's range."""
     text = pod.metadata.annotations.get(jobs.COMPLETION_INDEX, "")
     if not (text.isascii() and text.isdigit()) or int(text) >= (job.spec.completions or 0):
         return None
@@ -117,7 +117,7 @@ def index_of(pod: Pod, job: Job) -> int | None:
 
 
 def index_failures(pod: Pod) -> tuple[int, int]:
-    """Return how often the pod's index had failed before it: counted and ignored failures."""
+    """Return how often the pod's index failed earlier: counted and ignored failures."""
     return _number(pod, jobs.INDEX_FAILURES), _number(pod, jobs.INDEX_IGNORED_FAILURES)
 
 
@@ -127,7 +127,7 @@ def _number(pod: Pod, annotation: str) -> int:
 
 
 def fails_index(pod: Pod, job: Job, meaning: Meaning) -> bool:
-    """Whether this failed pod was its index's last chance (KEP-3850)."""
+    """Whether this failed pod exhausts the limit of its index (KEP-3850)."""
     limit = job.spec.backoff_limit_per_index
     if limit is None:
         return False

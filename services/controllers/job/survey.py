@@ -1,8 +1,8 @@
-"""A Job's pods at one moment, put in order: who is active, who ended and is not counted yet, which indexes are done.
+"""A Job's pods at one moment, grouped: active pods, ended pods not counted yet, and completed indexes.
 
-Counting is exactly once through the finalizer of the pods (KEP-2307), in steps that may each be repeated: the uids
-of ended pods go into `uncountedTerminatedPods`, then their finalizers go, then the uids become numbers. Of an Indexed
-job's successes the index itself is remembered. Pure. Source: controllers 5.1; guarantees J1.
+Counting is exactly once through the finalizer of the pods (KEP-2307), in repeatable steps. The uids of ended
+pods go into `uncountedTerminatedPods`, then their finalizers are removed, then the uids become numbers. An
+Indexed job stores the index of each success. Pure. Source: controllers 5.1; guarantees J1.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ UNCOUNTED_MAX = 500
 
 @dataclass
 class Survey:
-    """What a Job's pods are. Uids and pods are in the order in which the cache holds the pods.
+    """A Job's pods by state. Uids and pods are in the order of the cache.
 
-    `releasable`: pods whose finalizer may go now, because what it protects is stored. `counted_*`: uids in the
-    stored list whose finalizers are gone. `new_*`: pods that ended and are in no list yet; of the failed only
-    those that count. `completed`, `failed_indexes`: indexes, new ones included.
+    `releasable`: pods whose finalizer may be removed now, because their end is stored. `counted_*`: uids in the
+    stored list whose finalizers are gone. `new_*`: ended pods that are in no list yet; of the failed only those
+    that count. `completed`, `failed_indexes`: indexes, new ones included.
     """
 
     active: list[Pod] = field(default_factory=list)
@@ -34,29 +34,31 @@ class Survey:
     new_succeeded: list[Pod] = field(default_factory=list)
     new_failed: list[Pod] = field(default_factory=list)
     ended: list[tuple[Pod, Meaning | None]] = field(default_factory=list)
-    """Pods seen ending that still carry the finalizer; None: succeeded."""
+    """Ended pods that still carry the finalizer, each with its meaning; None for a success."""
     releasable: list[Pod] = field(default_factory=list)
     completed: frozenset[int] = frozenset()
     failed_indexes: frozenset[int] = frozenset()
     latest_failed: dict[int, Pod] = field(default_factory=dict)
-    """With a limit per index: the pod that records how often each index has failed."""
+    """With a limit per index: the pod that records the number of failures, by index."""
     is_held: bool = False
     """Whether some pod still carries the finalizer."""
     fails_job: str = ""
 
     @property
     def succeeded(self) -> int:
-        """Successes of a job without indexes, beyond its counter."""
+        """Successes of a job without indexes that are not in its counter yet."""
         return len(self.uncounted["succeeded"]) + len(self.counted["succeeded"]) + len(self.new_succeeded)
 
     @property
     def failed(self) -> int:
-        """Failures beyond the job's counter."""
+        """Failures that are not in the job's counter yet."""
         return len(self.uncounted["failed"]) + len(self.counted["failed"]) + len(self.new_failed)
 
 
 def survey(job: Job, pods: Iterable[Pod], released: Iterable[str], *, counts_rejections: bool, wall_s: float) -> Survey:
-    """Return the order of the job's pods. `released`: uids whose finalizers were asked to go and may still be there."""
+    """Return the job's pods grouped by state. `released`: uids whose finalizer removal was sent but may not be seen
+    yet.
+    """
     gone, found = frozenset(released), Survey()
     pods = list(pods)
     held = {p.metadata.uid: p for p in pods if TRACKING_FINALIZER in p.metadata.finalizers}

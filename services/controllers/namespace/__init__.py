@@ -1,1 +1,1 @@
-"""Namespaces that are deleted are emptied first."""
+"""Namespace controller: empties namespaces that are being deleted."""

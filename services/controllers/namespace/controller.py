@@ -17,10 +17,10 @@ from services.reconcile.controller import Controller, Listers, Moment, Registrat
 
 FINALIZER = "kubernetes"
 DEFINED = Query(CustomResourceDefinition, Key("", ""))
-"""Which kinds are defined, read live as everything here: a kind may be as new as its objects."""
+"""Live read of the defined kinds; a kind may be as new as its objects."""
 LOOK_AGAIN_MIN_S, LOOK_AGAIN_MAX_S = 0.2, 5.0
 Content = dict[str, Sequence[AnyObject]]
-"""Wire name to what is left of it, in the order of removal."""
+"""Remaining objects by wire name of their kind, in the order of removal."""
 
 
 def _order(defined: Sequence[View], listers: Listers) -> list[str]:
@@ -41,11 +41,11 @@ CONDITIONS = {
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
     "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }  # fmt: skip
-"""What a deleted namespace's status says, in this order: reason and message of a condition that is False."""
+"""Status conditions of a deleted namespace, in this order: reason and message while the condition is False."""
 
 
 class Namespaces:
-    """What could not be deleted, and the reconcile."""
+    """Failed deletions, and the reconcile function."""
 
     def __init__(self) -> None:
         self._failures: dict[Key, list[str]] = {}
@@ -56,7 +56,7 @@ class Namespaces:
             self._failures[key].append(f"{action.resource}/{action.key.name}: {refusal_message(reason)}")
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Delete pods, then all else; report what remains; when nothing does, drop the finalizer."""
+        """Delete pods, then all other objects; report what remains; drop the finalizer when nothing remains."""
         namespace = listers.of(Namespace).get(key)
         if namespace is None:
             self._failures.pop(key, None)

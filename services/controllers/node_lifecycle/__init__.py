@@ -1,1 +1,1 @@
-"""Nodes that stop reporting become Unknown and tainted."""
+"""Node lifecycle controller: marks nodes that stop reporting as Unknown and taints them."""

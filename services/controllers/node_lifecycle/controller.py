@@ -1,9 +1,9 @@
-"""A silent node becomes Unknown and tainted; its pods become not ready.
+"""Mark a silent node as Unknown and taint it; mark its pods as not ready.
 
-Silence is counted on this controller's own clock, from what it sees change; the nodes' clocks are never
-compared with it. Before a node is declared silent its Lease is read live, so that a controller that was
-itself cut off blames no node; after such an outage each has a full grace period again (FM-W4).
-The key `("", "")` is the scan, `("", node)` keeps one node's NoSchedule taints as its conditions ask.
+Silence is measured on this controller's own clock, from the changes it observes; the nodes' clocks are never
+compared with it. Before a node is declared silent its Lease is read live, so that a controller that was itself
+cut off blames no node; after such an outage each node has a full grace period again (FM-W4).
+The key `("", "")` is the scan; `("", node)` adapts one node's NoSchedule taints to its conditions.
 Source: kubelet 2.3, kubelet-unbinding 8; upstream `pkg/controller/nodelifecycle/node_lifecycle_controller.go`.
 """
 
@@ -28,9 +28,9 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, R
 
 LEASE_NAMESPACE = "kube-node-lease"
 MONITOR_PERIOD_S = 5.0
-"""How often nodes are looked at (upstream's --node-monitor-period)."""
+"""Interval in seconds between scans of the nodes (upstream's --node-monitor-period)."""
 STARTUP_GRACE_S = 60.0
-"""For a node that has no Ready condition yet; never shorter than `node.grace_s`."""
+"""Grace in seconds for a node without a Ready condition; never shorter than `node.grace_s`."""
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -49,7 +49,7 @@ _LEASES = Query(Lease, Key(LEASE_NAMESPACE, ""))
 
 @dataclass
 class _Health:
-    """What was last seen of a node. `seen_s`: when something changed, on our own monotonic clock."""
+    """Last observed state of a node. `seen_s`: monotonic time of its last change."""
 
     seen_s: float
     uid: str
@@ -61,7 +61,7 @@ class _Health:
 
 
 class NodeLifecycle:
-    """The health of all nodes, the zones, and the reconcile."""
+    """Health of all nodes, the zones, and the reconcile function."""
 
     def __init__(self, switches: Switches) -> None:
         self._grace_s = switches.of(NodeSwitches).grace_s
@@ -75,19 +75,19 @@ class NodeLifecycle:
         """Nodes that came or went, to be reported by the next look that needs no live read."""
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
-        """Remember where pods are."""
+        """Track the pods of each node."""
         self._placement.note(change.old, change.new)
         return []
 
     @staticmethod
     def node_changed(change: Change[Node], listers: Listers) -> list[Key]:
-        """Return the node whose NoSchedule taints may have to follow its conditions."""
+        """Return the node if its NoSchedule taints may differ from its conditions."""
         new = change.new
         is_fine = new is None or _wanted_no_schedule(new) == _own_no_schedule(new)
         return [] if is_fine else [change.object.metadata.key]
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Scan all nodes, or bring one node's NoSchedule taints up to date."""
+        """Scan all nodes, or update one node's NoSchedule taints."""
         if key.name:
             node = listers.of(Node).get(key)
             return _with_no_schedule(node) if node is not None else NOTHING

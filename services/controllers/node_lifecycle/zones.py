@@ -1,7 +1,7 @@
-"""How fast nodes of a zone may be tainted NoExecute: by how many of them are well, and a bucket a zone.
+"""Rate of NoExecute taints per zone: it depends on the share of healthy nodes; each zone has a token bucket.
 
-Source: kubelet 2.3; upstream `pkg/controller/nodelifecycle/node_lifecycle_controller.go`
-(`handleDisruption`, `ComputeZoneState`).
+Source: kubelet 2.3; upstream `pkg/controller/nodelifecycle/node_lifecycle_controller.go` (`handleDisruption`,
+`ComputeZoneState`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ UNHEALTHY_SHARE = 0.55
 
 
 class ZoneState(Enum):
-    """How much of a zone is down."""
+    """State of a zone: how many of its nodes are down."""
 
     NORMAL = auto()
     PARTIAL = auto()
@@ -22,7 +22,7 @@ class ZoneState(Enum):
 
 
 def state_of(ready: Sequence[bool]) -> ZoneState:
-    """Return the state of a zone from whether each counted node is ready."""
+    """Return the state of a zone from the readiness of each counted node."""
     down = sum(not each for each in ready)
     if down and down == len(ready):
         return ZoneState.FULL
@@ -32,7 +32,7 @@ def state_of(ready: Sequence[bool]) -> ZoneState:
 
 
 class Bucket:
-    """Tokens for one zone's taints; burst 1, full at first."""
+    """Token bucket of one zone's taints; burst 1, full at first."""
 
     def __init__(self, rate_per_s: float, now_s: float) -> None:
         self._rate_per_s = rate_per_s
@@ -40,7 +40,7 @@ class Bucket:
         self._at_s = now_s
 
     def try_take(self, now_s: float) -> bool:
-        """Take a token if one is there and the rate is not 0."""
+        """Take a token if one is available and the rate is not 0; return whether it was taken."""
         self.refill(now_s, self._rate_per_s)
         if self._tokens < 1.0 or self._rate_per_s <= 0:
             return False
@@ -48,7 +48,7 @@ class Bucket:
         return True
 
     def refill(self, now_s: float, rate_per_s: float) -> None:
-        """Add what came at the rate so far; from now on tokens come at this one."""
+        """Add the tokens earned at the old rate; from now on use `rate_per_s`."""
         # A hair is added so that ten seconds at a tenth are one token in floating point too.
         self._tokens = min(1.0, self._tokens + (now_s - self._at_s) * self._rate_per_s + 1e-9)
         self._at_s, self._rate_per_s = now_s, rate_per_s
@@ -66,7 +66,7 @@ class Zones:
         self.is_master_disruption = False
 
     def update(self, ready_by_zone: Mapping[str, Sequence[bool]], now_s: float) -> bool:
-        """Take the zones' nodes into account; return whether master disruption mode is over with this."""
+        """Update the zones' states; return whether this ends master disruption mode."""
         states = {zone: state_of(ready) for zone, ready in ready_by_zone.items()}
         is_all_down = bool(states) and all(state is ZoneState.FULL for state in states.values())
         was_all_down = self.is_master_disruption
@@ -89,17 +89,17 @@ class Zones:
         return was_all_down and not is_all_down
 
     def queue(self, zone: str, node: str) -> None:
-        """Let the node wait for its taint."""
+        """Queue the node for its taint."""
         if not self.is_master_disruption:
             self._queues.setdefault(zone, {})[node] = None
 
     def unqueue(self, node: str) -> None:
-        """Let the node wait no more."""
+        """Remove the node from the queue."""
         for queue in self._queues.values():
             queue.pop(node, None)
 
     def due(self, now_s: float) -> list[str]:
-        """Return the nodes whose turn it is, oldest first; they leave the queue."""
+        """Return the nodes to taint now, oldest first, and remove them from the queue."""
         found: list[str] = []
         for zone, queue in self._queues.items():
             while queue and self._buckets[zone].try_take(now_s):

@@ -1,1 +1,1 @@
-"""PersistentVolumes and their claims find each other."""
+"""Volume controller: binds PersistentVolumes and claims."""

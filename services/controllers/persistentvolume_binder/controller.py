@@ -1,8 +1,9 @@
-"""Bring claims and volumes together, make volumes for claims that find none, and reclaim what is released.
+"""Bind claims and volumes, provision volumes for claims without one, and reclaim released volumes.
 
-A key names its kind: `claim/data` in a namespace, `volume/pv-1`. A binding has two sides, written in this order, so
-that an interrupted binding can go on: the volume's `claimRef`, its phase, the claim's `volumeName` and mark, its
-phase. This is the volume controller and an external provisioner in one; making a volume takes `volumes.provision_s`.
+A key names its kind: `claim/data` in a namespace, `volume/pv-1`. A binding has two sides, written in this
+order, so that an interrupted binding can continue: the volume's `claimRef`, its phase, the claim's `volumeName`
+and annotation, its phase. This is the volume controller and an external provisioner in one; provisioning takes
+`volumes.provision_s`.
 Source: upstream `pkg/controller/volume/persistentvolume`, sig-storage-lib-external-provisioner.
 """
 
@@ -41,7 +42,7 @@ CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 
 
 class VolumeBinder:
-    """What is being made, and the reconcile."""
+    """Volumes in provisioning, and the reconcile function."""
 
     def __init__(self, switches: Switches) -> None:
         self._provision_s = switches.of(VolumeSwitches).provision_s
@@ -181,7 +182,7 @@ class VolumeBinder:
         return _unbind(volume)
 
     def claim_changed(self, change: Change[PersistentVolumeClaim], listers: Listers) -> list[Key]:
-        """The claim, and the volumes it names or named."""
+        """Return the claim, and the volumes that it names or named."""
         keys = dict.fromkeys([kind_key(CLAIM, *change.object.metadata.key)])
         for side in (change.old, change.new):
             if side is not None and side.spec.volume_name:
@@ -191,7 +192,7 @@ class VolumeBinder:
         return list(keys)
 
     def volume_changed(self, change: Change[PersistentVolume], listers: Listers) -> list[Key]:
-        """The volume, its claim, and while it has no claim, every claim of its class that has no volume."""
+        """Return the volume and its claim; for a volume without claim, also all unbound claims of its class."""
         keys = dict.fromkeys([kind_key(VOLUME, "", change.object.metadata.name)])
         for side in (change.old, change.new):
             reference = side.spec.claim_ref if side is not None else None
@@ -202,11 +203,11 @@ class VolumeBinder:
         return list(keys)
 
     def class_changed(self, change: Change[StorageClass], listers: Listers) -> list[Key]:
-        """The claims of the class that have no volume."""
+        """Return the claims of the class that have no volume."""
         return list(_free_claims(listers, change.object.metadata.name))
 
     def node_changed(self, change: Change[Node], listers: Listers) -> list[Key]:
-        """A node that is gone: the claims a volume was to be made for there."""
+        """Return, for a deleted node, the claims whose volume was to be provisioned there."""
         if change.new is not None:
             return []
         name = change.object.metadata.name

@@ -1,6 +1,7 @@
-"""What a provisioner makes for a claim: the volume's document, and from where it can be reached.
+"""Volumes that a provisioner makes for claims: the volume's document, and the nodes that reach it.
 
-Source: kubernetes-sigs/sig-storage-lib-external-provisioner; kubernetes-csi/external-provisioner, `topology.go`.
+Source: kubernetes-sigs/sig-storage-lib-external-provisioner; kubernetes-csi/external-provisioner,
+`topology.go`.
 """
 
 import re
@@ -15,17 +16,17 @@ from services.api.kinds.storageclass import StorageClass, TopologySelectorTerm
 from services.api.meta import Document, Key
 
 TOPOLOGY_KEYS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
-"""What decides the reach of a driver that registered nothing of its own."""
+"""Node labels that bound the reach of a volume whose driver registered no topology keys."""
 
 _DRIVER = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.IGNORECASE)
 HOST_PATH = "/var/lib/keplab/volumes"
 
 Segments = tuple[tuple[str, str], ...]
-"""Labels that say where a volume is; empty: anywhere."""
+"""Node labels of a volume's location; empty: anywhere."""
 
 
 def cannot_make(storage_class: StorageClass, node: Node | None, name: str) -> str:
-    """Return why no volume can be made for the chosen node, or ""."""
+    """Return why no volume can be provisioned for the chosen node; empty if one can."""
     if node is None:
         return f'failed to get target node: nodes "{name}" not found'
     if not _allows(storage_class.allowed_topologies, node.metadata.labels):
@@ -42,7 +43,7 @@ def _allows(terms: tuple[TopologySelectorTerm, ...], labels: Mapping[str, str]) 
 
 
 def reference_to(claim: PersistentVolumeClaim) -> Document:
-    """Return what a volume says of its claim."""
+    """Return the volume's `claimRef` for a claim."""
     meta, kind = claim.metadata, {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
     return {**kind, "namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
 
@@ -54,7 +55,7 @@ def new_volume(
     nodes: Iterable[Node],
     csi_node: Callable[[Key], CSINode | None],
 ) -> Document:
-    """Return the volume for a claim: near its node, or without one, wherever the claim's name happens to lead."""
+    """Return the volume for a claim: near its node; without a node, in a location derived from the claim's name."""
     name, driver = f"pvc-{claim.metadata.uid}", storage_class.provisioner
     spec: Document = {
         "capacity": {"storage": claim.spec.resources.requests.get("storage", "0")},

@@ -1,1 +1,1 @@
-"""Pods unbound in the stead of their kubelets (switch `unbind.api=condition`)."""
+"""Controller that unbinds pods on behalf of their kubelets (switch `unbind.api=condition`)."""

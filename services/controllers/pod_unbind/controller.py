@@ -1,9 +1,9 @@
-"""Unbind the pods whose kubelets ask for it by a condition, in their stead (`unbind.api=condition`).
+"""Unbind pods whose kubelets request it by a condition (`unbind.api=condition`).
 
 The kubelet writes condition UnbindRequested=True with its reason and starts nothing; this controller performs
-the unbind under its own identity. What the server would refuse for good it does not ask for: it sets the
-condition False with the code, and the kubelet falls back. Everything else is tried again until the kubelet gives
-up. Source: kubelet-unbinding 4.2 (`condition`), 4.4 (`authz.unbind_callers`).
+the unbind under its own identity. If the server refuses it for good, the controller sets the condition False
+with the code, and the kubelet falls back. Everything else is tried again until the kubelet gives up. Source:
+kubelet-unbinding 4.2 (`condition`), 4.4 (`authz.unbind_callers`).
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ MESSAGE_MAX = 1024
 
 
 class PodUnbind:
-    """The reconcile of one pod; nothing is remembered between two."""
+    """Reconcile function of one pod, without memory."""
 
     def __init__(self, switches: Switches) -> None:
         self._unbinding = switches.of(UnbindSwitches)
@@ -30,7 +30,7 @@ class PodUnbind:
         self._names_version = switches.of(UnbindingSwitches).fence == "resourceVersion"
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
-        """Name the pod when its kubelet asks."""
+        """Return the pod if its kubelet requests an unbind."""
         return (change.new.metadata.key,) if change.new is not None and _request(change.new) is not None else ()
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:

@@ -1,1 +1,1 @@
-"""Pods that nothing else would ever delete."""
+"""Pod garbage collector: deletes pods that no other component deletes."""

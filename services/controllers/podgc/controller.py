@@ -1,6 +1,7 @@
-"""Remove pods that no other component will: too many ended ones, and those whose node is out of service or gone.
+"""Delete pods that no other component will: surplus ended pods, and pods of nodes that are out of service or
+gone.
 
-Every 20 s, from the cache. Source: controllers 8; upstream `pkg/controller/podgc/gc_controller.go`.
+It runs every 20 s, from the cache. Source: controllers 8; upstream `pkg/controller/podgc/gc_controller.go`.
 """
 
 from services.api.kinds.node import Node
@@ -15,13 +16,13 @@ from services.reconcile.controller import Controller, Listers, Moment, Registrat
 
 PERIOD_S = 20.0
 QUARANTINE_S = 40.0
-"""How long a node must be missing before its pods are looked at."""
+"""Seconds that a node must be missing before its pods are checked."""
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 REASON, MESSAGE = "DeletionByPodGC", "PodGC: node no longer exists"
 
 
 class PodGC:
-    """Since when each node that pods name has been missing, and the four rules."""
+    """The four rules, and the time since when each node of a pod has been missing."""
 
     def __init__(self, switches: Switches) -> None:
         self._threshold = switches.of(NodeSwitches).garbage_max
@@ -29,7 +30,7 @@ class PodGC:
         self._missing_since_s: dict[str, float] = {}
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Apply the rules in upstream's order; a pod that one rule removes is left alone by the next."""
+        """Apply the rules in upstream's order; later rules skip pods that an earlier rule deletes."""
         pods = listers.of(Pod).all()
         orphans = self._orphans(pods, listers, moment.now_s)
         queries = self._queries(orphans)

@@ -1,1 +1,1 @@
-"""A PodGroup stays as long as pods are in it."""
+"""Controller that keeps a PodGroup while it has pods."""

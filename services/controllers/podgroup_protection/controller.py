@@ -1,7 +1,7 @@
-"""A pod group stays as long as a pod that has not ended refers to it.
+"""Keep a pod group while a pod that has not ended refers to it.
 
-The finalizer is put on every group that lacks it, and taken off a group being deleted once all its members
-have ended or are gone. Source: preemption 6.1; upstream `podgroupprotection`.
+Every group gets the finalizer; a group being deleted loses it once all its members have ended or are gone.
+Source: preemption 6.1; upstream `podgroupprotection`.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ RESOURCE = "podgroups.scheduling.k8s.io"
 
 
 class PodGroupProtection:
-    """Which pods name which group; a group's members are looked up, not listed.
+    """Members of each group; a lookup replaces a list of all pods.
 
     Invariant: `_members` holds the uids of the pods that refer to a group and have not ended.
     """
@@ -28,7 +28,7 @@ class PodGroupProtection:
         self._members: dict[Key, dict[str, None]] = {}
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
-        """Follow the pod; name its group when the pod no longer needs it."""
+        """Track the pod; return its group when the pod no longer needs it."""
         pod = change.object
         if pod.spec.scheduling_group is None:
             return ()
@@ -43,7 +43,7 @@ class PodGroupProtection:
         return (group,)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Add the finalizer to a group that lives, take it off one that no pod needs."""
+        """Add the finalizer to a live group; remove it from a deleted group without members."""
         group = listers.of(PodGroup).get(key)
         if group is None:
             return NOTHING

@@ -1,1 +1,1 @@
-"""As many pods as a ReplicaSet asks for."""
+"""ReplicaSet controller: keeps the requested number of pods."""

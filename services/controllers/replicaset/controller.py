@@ -1,4 +1,4 @@
-"""Keep as many pods alive as a ReplicaSet asks for.
+"""Keep the requested number of a ReplicaSet's pods alive.
 
 Source: controllers 2; upstream `pkg/controller/replicaset/replica_set.go`.
 """

@@ -1,4 +1,5 @@
-"""Keep as many pods alive as a ReplicationController asks for: as a ReplicaSet with a selector of labels alone.
+"""Keep the requested number of a ReplicationController's pods alive, like a ReplicaSet with a label-only
+selector.
 
 Source: upstream `pkg/controller/replication/replication_controller.go`, an adapter around the same reconcile.
 """

@@ -1,1 +1,1 @@
-"""What the objects of a namespace use, for its ResourceQuotas."""
+"""ResourceQuota controller: recounts the usage of a namespace's objects."""

@@ -1,10 +1,10 @@
-"""Report what is used of each quota, and what is enforced: the number that admission charges to.
+"""Report the usage of each quota, and the enforced limits; admission charges against these numbers.
 
-Admission adds; here things are counted anew when less may be in use: an object went, a pod ended or its node took on
-a smaller size, or the quota changed. Counting reads live and writes on the version of the quota that was known before:
-whatever was charged meanwhile changed the quota, so the write is refused and the count begins again. No charge is lost.
-Kinds that the process does not read, Secrets before all, are followed with this controller's rights once a quota counts
-them.
+Admission adds; this controller recounts when usage may have dropped: an object was deleted, a pod ended, its
+node allocated a smaller size, or the quota changed. It reads live and writes on the resource version of the
+quota from before. A charge in between changes the quota, so the write is refused and the count starts over. No
+charge is lost. Kinds that the process does not read, above all Secrets, are followed with this controller's
+rights once a quota counts them.
 Source: upstream `pkg/controller/resourcequota` (which counts its caches, and may lose one); KEP-1287 "Notes".
 """
 
@@ -27,15 +27,15 @@ from services.reconcile.actions import Patch, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, is_cached
 
 RESYNC_S = 300.0
-"""Everything is counted anew this often (upstream `--resource-quota-sync-period`)."""
+"""Interval in seconds between full recounts (upstream `--resource-quota-sync-period`)."""
 _MEASURED = (quotas.PODS, quotas.CLAIMS, quotas.DEVICE_CLAIMS, quotas.SERVICES)
-"""Kinds of which more than the number matters; the others are counted by their metadata."""
+"""Kinds with usage beyond their number; other kinds are counted by their metadata."""
 EVENTS = "events"
-"""Too many to follow for a count that upstream does not make at all (`pkg/quota/v1/install`)."""
+"""Kind that is never counted: too many to follow, and upstream does not count it (`pkg/quota/v1/install`)."""
 
 
 def quota_changed(change: Change[ResourceQuota], listers: Listers) -> Iterable[Key]:
-    """Name the quota when what it asks for is not what its status enforces; a charge alone is no reason."""
+    """Return the quota when its status does not match its spec; a charge alone is no reason."""
     new = change.new
     if new is None or (new.spec.hard == new.status.hard and _is_reported(new, listers)):
         return ()
@@ -49,7 +49,7 @@ def _is_reported(quota: ResourceQuota, listers: Listers) -> bool:
 
 
 def pod_changed(change: Change[Pod], listers: Listers) -> Iterable[Key]:
-    """Name the quotas that count pods when this one may use less than before."""
+    """Return the quotas that count pods when this pod may use less than before."""
     old, new = change.old, change.new
     if old is None:
         return ()
@@ -69,8 +69,10 @@ def _uses_otherwise(old: Pod, new: Pod) -> bool:
 
 
 def object_changed(change: Change[AnyObject], listers: Listers) -> Iterable[Key]:
-    """Name the quotas that count an object which is gone, or changed and is measured by more than its number; when a
-    kind is defined, those that ask for it."""
+    """Return the quotas that count a deleted object, or a changed one with usage beyond its number.
+
+    For a newly defined kind: the quotas that name it.
+    """
     seen = change.object
     resource = listers.kinds.of_kind(seen.api_version, seen.kind)
     if resource is not None and resource.name == DEFINITIONS:
@@ -97,7 +99,7 @@ def _counts(name: str, resource: str) -> bool:
 
 
 def reconcile(key: Key, listers: Listers, moment: Moment, *, is_backed: bool = True) -> Result:
-    """Bring the status of one quota, or of all, up to date. `is_backed`: claims use up extended resources, too."""
+    """Update the status of one quota, or of all. `is_backed`: claims also consume extended resources."""
     known = listers.of(ResourceQuota)
     wanted = [found for found in [known.get(key)] if found is not None] if key.name else known.all()
     missing = dict.fromkeys(

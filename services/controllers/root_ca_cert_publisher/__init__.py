@@ -1,1 +1,1 @@
-"""The certificate that pods know the API server by, in every namespace."""
+"""Controller that publishes the API server's CA certificate to every namespace."""

@@ -1,6 +1,7 @@
-"""Keep the ConfigMap `kube-root-ca.crt` in every namespace: the authority that signed the API server's certificate.
+"""Keep the ConfigMap `kube-root-ca.crt` in every namespace: the authority that signed the API server's
+certificate.
 
-Upstream's controller reads the certificate from a file; here the API server says it in
+Upstream's controller reads the certificate from a file; here the API server publishes it in
 `kube-system/extension-apiserver-authentication`, and one authority signs for servers and clients.
 Source: upstream `pkg/controller/certificates/rootcacertpublisher/publisher.go`.
 """
@@ -24,7 +25,7 @@ TEXT = (
 
 
 def configmap_changed(change: Change[ConfigMap], listers: Listers) -> Iterable[Key]:
-    """Return the namespace whose copy was changed; every namespace when the certificate was."""
+    """Return the namespace whose copy changed; all namespaces when the certificate changed."""
     key = change.object.metadata.key
     if key == SOURCE:
         return [namespace.metadata.key for namespace in listers.of(Namespace).all()]
@@ -32,7 +33,7 @@ def configmap_changed(change: Change[ConfigMap], listers: Listers) -> Iterable[K
 
 
 def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
-    """Create the copy, or make it say what it must."""
+    """Create the copy, or correct its contents."""
     namespace, source = listers.of(Namespace).get(key), listers.of(ConfigMap).get(SOURCE)
     if namespace is None or namespace.metadata.deletion_timestamp is not None or source is None:
         return NOTHING

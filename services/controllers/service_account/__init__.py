@@ -1,1 +1,1 @@
-"""The default service account of every namespace."""
+"""Controller of the default service account in every namespace."""

@@ -1,4 +1,4 @@
-"""Give every namespace its service account `default`, again when it is deleted.
+"""Create the service account `default` in every namespace, and recreate it when it is deleted.
 
 Source: upstream `pkg/controller/serviceaccount/serviceaccounts_controller.go`.
 """
@@ -15,7 +15,7 @@ DEFAULT = "default"
 
 
 def account_changed(change: Change[ServiceAccount], listers: Listers) -> Iterable[Key]:
-    """Return the namespace whose own account is gone."""
+    """Return the namespace whose default account was deleted."""
     meta = change.object.metadata
     return (Key("", meta.namespace),) if change.new is None and meta.name == DEFAULT else ()
 

@@ -1,1 +1,1 @@
-"""Pods with an identity, in order."""
+"""StatefulSet controller: pods with an identity, in order."""

@@ -1,7 +1,7 @@
-"""Keep pods that have names of their own: made in order, replaced under the same name, with the claims they had.
+"""Keep pods that have names of their own: created in order, replaced under the same name, with the same claims.
 
-There is never a second pod of a name: a new one is made only when the old object is gone, so a pod on a node that
-cannot be reached blocks its name until it is deleted by force. Ended pods are deleted and made anew without
+There is never a second pod of a name: a new one is created only when the old object is gone, so a pod on an
+unreachable node blocks its name until it is deleted by force. Ended pods are deleted and recreated without
 back-off: the runaway of a ReplicaSet, one pod after the other. An unbound pod keeps its name and its claims.
 Source: controllers 1.4 and 4; kubelet-unbinding 8; upstream `pkg/controller/statefulset`.
 """
@@ -37,7 +37,7 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, R
 
 
 class StatefulSets:
-    """One controller's memory, which is little, and its reconcile."""
+    """The controller's small memory, and its reconcile function."""
 
     def __init__(self, switches: Switches) -> None:
         self._may_replace_many = switches.of(WorkloadSwitches).may_replace_many
@@ -70,7 +70,7 @@ class StatefulSets:
 
     @staticmethod
     def claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> list[Key]:
-        """Return the set whose pod may have waited for the end of a claim."""
+        """Return the set whose pod may have waited for the deletion of a claim."""
         if change.new is not None or (parent := parent_of(change.object.metadata.name)) is None:
             return []
         found: list[Key] = []
@@ -98,7 +98,9 @@ class StatefulSets:
         self._refusals[key] = (f"Failed{verb.title()}", text)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Claim pods and revisions, find what is asked for now, report, and take the steps that order allows."""
+        """Claim pods and revisions, find the current revision, report the status, and take the steps that the order
+        allows.
+        """
         stateful_set, document = listers.of(StatefulSet).get(key), listers.of(StatefulSet).document(key)
         if stateful_set is None or document is None:
             self._refusals.pop(key, None)

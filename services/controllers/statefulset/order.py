@@ -1,8 +1,8 @@
-"""In which order a StatefulSet creates, deletes and replaces its pods.
+"""Order in which a StatefulSet creates, deletes and replaces its pods.
 
-OrderedReady: one step a look, upwards when pods are made, downwards when they are ended, and none before the pods
-below are healthy. Parallel: everything at once, but a rolling update still goes from the highest number down.
-A pod is replaced only when its old object is gone, so that no two of one name are ever there.
+OrderedReady: one step per reconcile, upwards to create pods, downwards to delete them, and only after the lower
+pods are healthy. Parallel: all at once, but a rolling update still goes from the highest ordinal down. A pod is
+replaced only when its old object is gone, so that a name never has two pods.
 Source: controllers 4; upstream `pkg/controller/statefulset/stateful_set_control.go` (k/k #67250 is true of it),
 and k/k #137666 for pods of an older revision that are down.
 """
@@ -17,9 +17,10 @@ from services.controllers.shared_revisions import POD_LABEL
 
 @dataclass(frozen=True)
 class Desired:
-    """What is asked for. `ordinals`: the numbers of the pods. `most_unavailable`: of pods that are being replaced.
+    """Desired state of a set's pods. `ordinals`: their numbers. `most_unavailable`: limit for pods in replacement.
 
-    `partition`: so many pods from the first keep their revision; None when no pod is replaced for its revision.
+    `partition`: number of pods, from the first, that keep their revision; None if no pod is replaced for its
+    revision.
     """
 
     ordinals: range
@@ -29,28 +30,28 @@ class Desired:
     update_revision: str = ""
     partition: int | None = 0
     kept_revision: int = 0
-    """So many pods from the first are made anew from the current revision, the others from the update revision."""
+    """Number of pods, from the first, that are recreated from the current revision; others use the update revision."""
     most_unavailable: int | None = None
-    """None: each pod that was replaced must be available before the next one goes."""
+    """Limit of unavailable pods. None: each replaced pod must be available before the next one is replaced."""
     counts_broken: bool = True
     """Whether unavailable pods of an older revision count against `most_unavailable`."""
 
     def revision_of_new(self, ordinal: int) -> str:
-        """Return the revision a pod of that number is made from."""
+        """Return the revision for a new pod of that number."""
         return self.current_revision if ordinal - self.ordinals.start < self.kept_revision else self.update_revision
 
 
 @dataclass
 class Steps:
-    """What may be done now. `again_s`: when the next ready pod becomes available."""
+    """Steps that are allowed now. `again_s`: seconds until the next ready pod becomes available."""
 
     recreated: list[Pod] = field(default_factory=list)
-    """They have ended: deleted, so that they can be made anew."""
+    """Ended pods, to be deleted and created again."""
     made: list[int] = field(default_factory=list)
     removed: list[Pod] = field(default_factory=list)
-    """Beyond the number that is asked for, the highest first."""
+    """Surplus pods beyond the desired number, the highest first."""
     replaced: list[Pod] = field(default_factory=list)
-    """Of another revision than they should be."""
+    """Pods of a wrong revision, to be replaced."""
     again_s: float | None = None
 
 
@@ -70,7 +71,7 @@ def revision_of(pod: Pod) -> str:
 
 
 class _Look:
-    """One look at the pods of one set."""
+    """One pass over the pods of one set."""
 
     def __init__(self, desired: Desired, pods: Mapping[int, Pod], blocked: frozenset[int], wall_s: float) -> None:
         self.desired = desired
@@ -158,10 +159,10 @@ class _Look:
 
 
 def steps_of(desired: Desired, pods: Mapping[int, Pod], blocked: Sequence[int], wall_s: float) -> Steps:
-    """Return what may be done now.
+    """Return the steps that are allowed now.
 
-    `pods`: the set's own, by number. `blocked`: numbers whose pods cannot be made yet, because something else has the
-    name or a claim is still going.
+    `pods`: the set's own, by number. `blocked`: numbers whose pods cannot be created yet, because another pod has
+    the name or a claim is still being deleted.
     """
     look = _Look(desired, pods, frozenset(blocked), wall_s)
     if look.make() and look.remove():

@@ -1,7 +1,8 @@
-"""A StatefulSet's pods and claims: how they are called, what they are made from, whose the claims are, and the writes.
+"""A StatefulSet's pods and claims: their names, templates, owners of the claims, and the writes.
 
-Whose the claims are comes first, then missing claims, then pods: the order in which one needs the other.
-Source: controllers 4; upstream `pkg/controller/statefulset` (`stateful_set_utils.go`, `stateful_pod_control.go`).
+Owners of claims are written first, then missing claims, then pods: each step needs the one before.
+Source: controllers 4; upstream `pkg/controller/statefulset` (`stateful_set_utils.go`,
+`stateful_pod_control.go`).
 """
 
 import re
@@ -28,7 +29,7 @@ _NAME = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 
 
 def parent_of(name: str) -> tuple[str, int] | None:
-    """Return the set's name and the number in a pod's or claim's name; None for a name without number."""
+    """Split a pod's or claim's name into the set's name and the number; None for a name without number."""
     found = _NAME.fullmatch(name)
     return (found[1], int(found[2])) if found else None
 
@@ -39,13 +40,13 @@ def pod_name(stateful_set: StatefulSet, ordinal: int) -> str:
 
 
 def ordinal_of(stateful_set: StatefulSet, name: str) -> int | None:
-    """Return the number of a pod, if its name makes it the set's."""
+    """Return the number of a pod; None if its name does not belong to the set."""
     parent = parent_of(name)
     return parent[1] if parent is not None and parent[0] == stateful_set.metadata.name else None
 
 
 def pod_of(stateful_set: StatefulSet, template: Document, ordinal: int, revision: str) -> Document:
-    """Return the pod of that number, from the template of that revision, unknown fields and all."""
+    """Return the pod of that number, from the template of that revision, with unknown fields."""
     given, name = template.get("metadata") or {}, pod_name(stateful_set, ordinal)
     spec = dict(template.get("spec") or {})
     # The names of host and domain never change; the labels may be taken away and are put back.
@@ -71,17 +72,17 @@ def pod_of(stateful_set: StatefulSet, template: Document, ordinal: int, revision
 
 
 def identity_labels(name: str, ordinal: int) -> dict[str, str]:
-    """Return the labels that say which pod of its set this is."""
+    """Return the labels that identify a pod within its set."""
     return {POD_NAME: name, POD_INDEX: str(ordinal)}
 
 
 def claim_name(stateful_set: StatefulSet, template: str, ordinal: int) -> str:
-    """Return the name of the claim that the pod of that number has from a template."""
+    """Return the name of a template's claim for the pod of that number."""
     return f"{template}-{stateful_set.metadata.name}-{ordinal}"
 
 
 def claim_keys(stateful_set: StatefulSet, ordinal: int) -> list[Key]:
-    """Return the claims of the pod of that number, in the order of the templates."""
+    """Return the keys of the claims of the pod of that number, in the order of the templates."""
     names = [each.metadata.name for each in stateful_set.spec.volume_claim_templates]
     return [Key(stateful_set.metadata.namespace, claim_name(stateful_set, name, ordinal)) for name in names]
 
@@ -107,7 +108,7 @@ def claim_of(stateful_set: StatefulSet, document: Document, key: Key) -> Documen
 
 
 def is_stale(stateful_set: StatefulSet, claim: PersistentVolumeClaim, pod: str) -> bool:
-    """Whether a claim is still going, alone or with an earlier pod of that name: no new pod may use it."""
+    """Whether a claim is being deleted, alone or with an earlier pod of that name: no new pod may use it."""
     if claim.metadata.deletion_timestamp is not None:
         return True
     if stateful_set.spec.persistent_volume_claim_retention_policy.when_scaled != DELETE:
@@ -116,11 +117,11 @@ def is_stale(stateful_set: StatefulSet, claim: PersistentVolumeClaim, pod: str) 
 
 
 def owned_rightly(stateful_set: StatefulSet, pod: Pod, claim: PersistentVolumeClaim, *, is_wanted: bool) -> list[Patch]:
-    """Return the patch that gives a claim the owners its set's retention policy wants, if it has others.
+    """Return the patch that gives a claim the owners of its set's retention policy, if it has others.
 
-    Retained in both cases: none. Deleted with the set: the set, unless the pod is scaled away and goes with it then.
-    `is_wanted`: whether the pod's number is still asked for. Owners of an earlier set or pod of the name, and a
-    another controller, are left alone.
+    Retained in both cases: no owner. Deleted with the set: the set, unless the pod is scaled away and the claim
+    goes with it. `is_wanted`: whether the pod's number is still desired. Owners of an earlier set or pod of the
+    name, and another controller, are left alone.
     """
     held = claim.metadata.owner_references
     policy = stateful_set.spec.persistent_volume_claim_retention_policy
@@ -154,7 +155,7 @@ def members(stateful_set: StatefulSet, pods: Iterable[Pod]) -> dict[int, Pod]:
 
 @dataclass(frozen=True)
 class SetState:
-    """What one reconcile goes by. `pods`: the set's own, by number; `current`, `update`: its revisions."""
+    """State of the set in one reconcile. `pods`: the set's own, by number; `current`, `update`: its revisions."""
 
     stateful_set: StatefulSet
     document: Document
@@ -164,7 +165,7 @@ class SetState:
 
 
 def is_blocked(stateful_set: StatefulSet, ordinal: int, listers: Listers) -> bool:
-    """Whether a missing pod cannot be made yet: another pod has its name, or a claim of it is still being deleted."""
+    """Whether a missing pod cannot be created yet: another pod has its name, or a claim is still being deleted."""
     name = pod_name(stateful_set, ordinal)
     if listers.of(Pod).get(Key(stateful_set.metadata.namespace, name)) is not None:
         return True
@@ -173,7 +174,7 @@ def is_blocked(stateful_set: StatefulSet, ordinal: int, listers: Listers) -> boo
 
 
 def changes_of_steps(known: SetState, desired: Desired, steps: Steps, listers: Listers) -> list[Action | Batch]:
-    """Return the writes of the steps, and those that keep what is there as it should be."""
+    """Return the writes of the steps, and those that correct existing pods and claims."""
     here = [(n, known.pods[n]) for n in known.stateful_set.ordinals if n in known.pods]
     pending = [n for n, pod in here if pod.status.phase == "Pending" and pod.metadata.deletion_timestamp is None]
     claims = _missing_claims(known, [*pending, *steps.made], listers)

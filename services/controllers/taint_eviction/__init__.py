@@ -1,1 +1,1 @@
-"""Pods that do not tolerate the NoExecute taints of their node."""
+"""Taint eviction controller: deletes pods that do not tolerate the NoExecute taints of their node."""

@@ -1,7 +1,7 @@
-"""Delete pods from nodes with NoExecute taints: at once, or when their toleration runs out.
+"""Delete pods from nodes with NoExecute taints: at once, or when their toleration expires.
 
-A timer belongs to a pod on a node: an unbind, or landing elsewhere, makes it void. Upstream's timers
-do not know that; `tainteviction.faithful=true` brings those defects back.
+A timer belongs to a pod on a node: an unbind, or a binding to another node, cancels it. Upstream's timers
+ignore that; `tainteviction.faithful=true` restores those defects.
 Source: controllers 9, kubelet-unbinding 8; upstream `pkg/controller/tainteviction` (`taint_eviction.go`,
 `timed_workers.go`).
 """
@@ -28,7 +28,7 @@ EVENT = "TaintManagerEviction"
 
 @dataclass(frozen=True)
 class Timer:
-    """When which pod is due, and on which node; monotonic seconds."""
+    """Timer of one pod on one node: the pod is due at `due_s`, in monotonic seconds."""
 
     uid: str
     node: str
@@ -39,7 +39,7 @@ class Timer:
 def patience_s(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> float | None:
     """Return for how many seconds all taints are tolerated: 0 not at all, None for ever.
 
-    Of each taint's tolerations the first that matches is used; of those the shortest counts.
+    Each taint uses its first matching toleration; the shortest of these counts.
     """
     used = [next((t for t in tolerations if tolerates(t, taint)), None) for taint in taints]
     seconds = [0 if each is None else each.toleration_seconds for each in used]
@@ -50,7 +50,7 @@ DELETION_BUCKETS_S = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0,
 
 
 class TaintEviction:
-    """The pods by node, the timers, and the reconcile of one pod."""
+    """Pods by node, timers, and the reconcile function of one pod."""
 
     def __init__(self, switches: Switches) -> None:
         self._is_faithful = switches.of(NodeSwitches).is_eviction_faithful
@@ -59,7 +59,7 @@ class TaintEviction:
         self.deletions_s = Histogram(DELETION_BUCKETS_S)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
-        """Return the pod if a timer or a tainted node makes it matter."""
+        """Return the pod if it has a timer or is on a tainted node."""
         self._placement.note(change.old, change.new)
         key = change.object.metadata.key
         if key in self._timers:

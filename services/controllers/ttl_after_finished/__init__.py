@@ -1,1 +1,1 @@
-"""Finished Jobs deleted when their time is over."""
+"""TTL controller: deletes finished Jobs after their TTL."""

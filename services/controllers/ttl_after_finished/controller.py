@@ -1,7 +1,7 @@
-"""Delete finished Jobs once their `ttlSecondsAfterFinished` is over (KEP-592).
+"""Delete finished Jobs once their `ttlSecondsAfterFinished` has passed (KEP-592).
 
-The time counts from the condition Complete or Failed. The job is read again before it goes: a client may have given
-it more time. Its pods follow by garbage collection.
+The TTL counts from the condition Complete or Failed. The job is read again before its deletion: a client may
+have raised the TTL. Garbage collection deletes its pods.
 """
 
 from services.api.kinds.job import Job
@@ -12,7 +12,7 @@ from services.reconcile.controller import Controller, Listers, Moment, Registrat
 
 
 def expires_at_s(job: Job) -> float | None:
-    """Return when the job may go, in epoch seconds; None when it may not go by itself."""
+    """Return when the job expires, in epoch seconds; None if it does not expire."""
     ttl = job.spec.ttl_seconds_after_finished
     if ttl is None or job.metadata.deletion_timestamp is not None:
         return None
@@ -21,7 +21,7 @@ def expires_at_s(job: Job) -> float | None:
 
 
 def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
-    """Wait for the time, look once more, delete."""
+    """Wait for the expiry, read the job again, delete it."""
     job = listers.of(Job).get(key)
     if job is None or (due_s := expires_at_s(job)) is None:
         return NOTHING

@@ -1,1 +1,1 @@
-"""Nodes that unbind pod after pod are tainted for a while."""
+"""Controller that reports nodes that unbind too many pods, and taints them for a while."""

@@ -1,8 +1,8 @@
-"""Unbinding is for exceptions: report a node that unbinds more than a fifth of the pods bound to it.
+"""Report a node that unbinds more than a fifth of the pods bound to it; unbinding should be an exception.
 
-Over the last five minutes the binds and unbinds of each node are counted, as pod changes show them. Above 20 %, and
-with five binds at least, there is a Warning on the Node; with `unbind.storm_taint` nothing new is scheduled there for
-five minutes. Above 5 % of all nodes together there is a Warning on the namespace kube-system: unbinding is no longer
+It counts the binds and unbinds of each node over the last five minutes, from pod changes. Above 20 %, and with
+five binds at least, it records a Warning on the Node; with `unbind.storm_taint` a taint keeps new pods away for
+five minutes. Above 5 % over all nodes it records a Warning on the namespace kube-system: unbinding is no longer
 the exception. Source: kubelet-unbinding 9.
 """
 
@@ -28,14 +28,14 @@ BINDS_MIN = 5
 RATE_MAX = 0.20
 CLUSTER_RATE_MAX = 0.05
 CLUSTER_BINDS_MIN = 20
-"""With fewer, one unbind alone would be above the rate."""
+"""Minimum number of binds for the cluster's rate; with fewer, one unbind alone would exceed the rate."""
 CLUSTER = Key("", "")
 TAINT = "emulation/unbind-storm"
 TAINT_S = 300.0
 
 
 class _Counted:
-    """Binds and unbinds of one node: how many are new, and when the others were seen."""
+    """Binds and unbinds of one node: the number of new ones, and the times of the others."""
 
     def __init__(self) -> None:
         self.new_binds = self.new_unbinds = 0
@@ -65,7 +65,7 @@ class _Counted:
 
 
 class UnbindStorm:
-    """The counts of all nodes. A change has no time of its own, so the reconcile that follows dates it."""
+    """Counts of all nodes. A change has no time of its own; the next reconcile dates it."""
 
     def __init__(self, switches: Switches) -> None:
         self._taints = switches.of(UnbindingSwitches).taints_storms
@@ -73,7 +73,7 @@ class UnbindStorm:
         self._all = _Counted()
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
-        """Count the change; name a node that unbound a pod."""
+        """Count the change; return the node if it unbound a pod."""
         old, new = change.old, change.new
         if old is None or new is None:
             return ()
@@ -89,14 +89,14 @@ class UnbindStorm:
         return Key("", node), CLUSTER
 
     def node_changed(self, change: Change[Node], listers: Listers) -> Iterable[Key]:
-        """Name a node that carries the taint, which has to be taken off again."""
+        """Return a node that has the taint, so that the taint is removed in time."""
         if change.new is None:
             self._nodes.pop(change.object.metadata.name, None)
             return ()
         return (change.new.metadata.key,) if _is_tainted(change.new) else ()
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Begin a storm, let it last, or end it."""
+        """Start, continue, or end a storm."""
         if key == CLUSTER:
             return self._reconcile_cluster(moment.now_s)
         node, counted, now = listers.of(Node).get(key), self._of(key.name), moment.now_s

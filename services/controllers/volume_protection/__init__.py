@@ -1,1 +1,1 @@
-"""Volumes and claims in use are not deleted."""
+"""Controller that protects volumes and claims in use from deletion."""

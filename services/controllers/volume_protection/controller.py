@@ -1,7 +1,7 @@
 """Keep claims that a pod uses, and volumes that are bound to a claim, from being deleted.
 
-The API server puts a finalizer on each; here it is taken off when the object is being deleted and not in use.
-A key names its kind, as the volume binder's do.
+The API server adds a finalizer to each; this controller removes it when the object is being deleted and not in
+use. A key names its kind, as the volume binder's keys do.
 Source: upstream `pkg/controller/volume/pvcprotection`, `pvprotection`.
 """
 

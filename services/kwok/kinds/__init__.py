@@ -1,1 +1,1 @@
-"""The kinds, a file each."""
+"""KWOK's kinds, one file each."""

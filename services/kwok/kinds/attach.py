@@ -1,4 +1,4 @@
-"""Attach and ClusterAttach: `kubectl attach` shows a file as it grows. Pure.
+"""Attach and ClusterAttach: `kubectl attach` shows a growing file. Pure.
 
 Source: kubernetes-sigs/kwok pkg/apis/v1alpha1/attach_types.go.
 """
@@ -7,7 +7,7 @@ from services.kwok.kind import Entry, Kind, Part
 
 
 class AttachConfig(Entry, frozen=True, kw_only=True):
-    """The file that clients are shown."""
+    """The file that clients see."""
 
     logs_file: str
 
@@ -17,7 +17,7 @@ class AttachConfig(Entry, frozen=True, kw_only=True):
 
 
 class Spec(Part, frozen=True):
-    """What a document says."""
+    """Spec of the document."""
 
     attaches: tuple[AttachConfig, ...]
 

@@ -1,4 +1,4 @@
-"""Exec and ClusterExec: in which surroundings a command of `kubectl exec` runs. Pure.
+"""Exec and ClusterExec: environment of commands of `kubectl exec`. Pure.
 
 Source: kubernetes-sigs/kwok pkg/apis/v1alpha1/exec_types.go; decision 0073.
 """
@@ -7,7 +7,7 @@ from services.kwok.kind import Entry, Kind, Part
 
 
 class Variable(Part, frozen=True):
-    """A variable of the environment."""
+    """An environment variable."""
 
     name: str
     value: str = ""
@@ -18,7 +18,7 @@ class Variable(Part, frozen=True):
 
 
 class SecurityContext(Part, frozen=True):
-    """As whom a command runs."""
+    """User and group that a command runs as."""
 
     run_as_user: int | None = None
     run_as_group: int | None = None
@@ -30,7 +30,7 @@ class SecurityContext(Part, frozen=True):
 
 
 class Local(Part, frozen=True):
-    """Where a command runs, and with what."""
+    """Working directory, environment and user of a command."""
 
     work_dir: str = ""
     envs: tuple[Variable, ...] = ()
@@ -38,13 +38,13 @@ class Local(Part, frozen=True):
 
 
 class Exec(Entry, frozen=True):
-    """What is said of commands in some containers."""
+    """Settings of commands in some containers."""
 
     local: Local | None = None
 
 
 class Spec(Part, frozen=True):
-    """What a document says."""
+    """Spec of the document."""
 
     execs: tuple[Exec, ...]
 

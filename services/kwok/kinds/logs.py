@@ -1,4 +1,4 @@
-"""Logs and ClusterLogs: what `kubectl logs` reads of a container is a file. Pure.
+"""Logs and ClusterLogs: `kubectl logs` reads a container's log from a file. Pure.
 
 Source: kubernetes-sigs/kwok pkg/apis/v1alpha1/logs_types.go.
 """
@@ -7,9 +7,9 @@ from services.kwok.kind import Entry, Kind, Part
 
 
 class Log(Entry, frozen=True):
-    """The file of a container's log, in CRI's or Docker's form, and that of the run before.
+    """The file of a container's log, in CRI's or Docker's form, and that of the previous run.
 
-    `follow` means nothing, as in KWOK: a log is followed when a client asks for it.
+    `follow` has no effect, as in KWOK: a log is followed when a client asks for it.
     """
 
     logs_file: str = ""
@@ -22,7 +22,7 @@ class Log(Entry, frozen=True):
 
 
 class Spec(Part, frozen=True):
-    """What a document says."""
+    """Spec of the document."""
 
     logs: tuple[Log, ...]
 

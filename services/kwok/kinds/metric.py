@@ -19,12 +19,12 @@ VARIABLES: Final[dict[str, frozenset[str]]] = {
     "pod": frozenset({"node", "pod"}),
     "container": frozenset({"node", "pod", "container"}),
 }
-"""What an expression may name, by the dimension of its metric."""
+"""Variables that an expression may use, by the dimension of its metric."""
 _PARAMETER: Final = re.compile(r"\{[^{}]*\}")
 
 
 class Label(Part, frozen=True):
-    """A label, whose value is an expression that gives a text."""
+    """A label; its value is an expression with a text result."""
 
     name: str
     value: str
@@ -36,7 +36,7 @@ class Label(Part, frozen=True):
 
 
 class Bucket(Part, frozen=True):
-    """How many observations there were up to `le` and above the bucket before. A hidden one counts in the next."""
+    """Number of observations up to `le` and above the previous bucket. A hidden bucket counts in the next one."""
 
     le: float
     value: str
@@ -49,7 +49,7 @@ class Bucket(Part, frozen=True):
 
 
 class Metric(Part, frozen=True):
-    """One metric: of the node, or a sample for each of its pods or containers."""
+    """One metric: one sample for the node, or one for each of its pods or containers."""
 
     name: str
     kind: MetricKind
@@ -89,7 +89,7 @@ class Metric(Part, frozen=True):
 
 
 class Spec(Part, frozen=True):
-    """What a document says. `path` may have `{nodeName}` in it; without that the node is the document's name."""
+    """Spec of the document. `path` may contain `{nodeName}`; otherwise the node is the document's name."""
 
     path: str
     metrics: tuple[Metric, ...]

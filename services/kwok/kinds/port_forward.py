@@ -1,4 +1,4 @@
-"""PortForward and ClusterPortForward: where a forwarded port leads. Pure.
+"""PortForward and ClusterPortForward: targets of forwarded ports. Pure.
 
 Source: kubernetes-sigs/kwok pkg/apis/v1alpha1/port_forward_types.go; decision 0073.
 """
@@ -11,7 +11,7 @@ PORT_MAX = 65535
 
 
 class Target(Part, frozen=True):
-    """Where to connect: a port of this machine."""
+    """Target of a connection: a port of this machine."""
 
     port: int
     address: str
@@ -48,7 +48,7 @@ class Route(Part, frozen=True):
 
 
 class Forward(Part, frozen=True):
-    """Where some ports lead: `command` wins over `target`, and that over `http_routes`."""
+    """Target of some ports: `command` takes precedence over `target`, and `target` over `http_routes`."""
 
     ports: tuple[int, ...] = ()
     target: Target | None = None
@@ -64,12 +64,12 @@ class Forward(Part, frozen=True):
 
     @property
     def names(self) -> tuple[object, ...]:
-        """The ports it is for; none: all."""
+        """The ports it applies to; empty: all."""
         return self.ports
 
 
 class Spec(Part, frozen=True):
-    """What a document says."""
+    """Spec of the document."""
 
     forwards: tuple[Forward, ...]
 

@@ -1,4 +1,4 @@
-"""ResourceUsage and ClusterResourceUsage: what containers use. Pure.
+"""ResourceUsage and ClusterResourceUsage: usage of containers. Pure.
 
 Source: kubernetes-sigs/kwok pkg/apis/v1alpha1/resource_usage_types.go.
 """
@@ -10,13 +10,13 @@ from services.kwok.kind import Entry, Kind, Part
 
 
 class Use(Part, frozen=True):
-    """How much is used: a quantity, or an expression; the quantity wins."""
+    """Amount of usage: a quantity, or an expression; the quantity takes precedence."""
 
     value: str | int | float | None = None
     expression: str | None = None
 
     def check(self, path: str) -> None:
-        """Raise ValueError beginning with the path of what cannot be used."""
+        """Raise ValueError, beginning with the path of the invalid part."""
         if self.value is None and self.expression is None:
             raise ValueError(f"{path}: want value or expression")
         if self.value is not None:
@@ -31,12 +31,12 @@ class Use(Part, frozen=True):
                 raise ValueError(f"{path}.expression: {error}") from None
 
     def quantity(self) -> Quantity | None:
-        """Return the quantity, None for none. Raises: EvaluationError."""
+        """Return the quantity; None if it is not set. Raises: EvaluationError."""
         return quantity(str(self.value)) if self.value is not None else None
 
 
 class Usage(Entry, frozen=True):
-    """What some containers use, by resource."""
+    """Usage of some containers, by resource."""
 
     usage: dict[str, Use] = {}
 
@@ -46,7 +46,7 @@ class Usage(Entry, frozen=True):
 
 
 class Spec(Part, frozen=True):
-    """What a document says."""
+    """Spec of the document."""
 
     usages: tuple[Usage, ...]
 

@@ -40,7 +40,7 @@ STATUS = "status"
 
 
 class StageError(ValueError):
-    """A stage file that cannot be used."""
+    """Error: a stage file cannot be used."""
 
 
 class _ResourceRef(Part, frozen=True):
@@ -130,7 +130,7 @@ SPEC = _Spec
 
 
 def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
-    """Return the stages of (file name, text) in order, but those without a selector.
+    """Parse the stages of (file name, text), in order; those without a selector are left out.
 
     Documents of KWOK's other kinds are checked (`services/kwok`). Raises: StageError.
     """
@@ -164,7 +164,7 @@ def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
 
 
 def load_stages(paths: Iterable[str]) -> tuple[Stage, ...]:
-    """Return the stages of these files; none for no files. Raises: StageError, also when one cannot be read."""
+    """Return the stages of these files; empty without files. Raises: StageError, also for an unreadable file."""
     files: list[tuple[str, str]] = []
     for path in paths:
         try:
@@ -200,7 +200,7 @@ def _template(_kind: type, text: object) -> Template:
 
 
 def read_stage(document: Document) -> Stage | None:
-    """Return what a Stage says, None of one without a selector. Raises: StageError beginning with the stage's name."""
+    """Parse a Stage; None if it has no selector. Raises: StageError beginning with the stage's name."""
     name = document["metadata"]["name"]
     try:
         spec = msgspec.convert(document.get("spec"), _Spec, dec_hook=_template)
@@ -267,7 +267,7 @@ def _check_patches(spec: _Spec) -> None:
 
 
 class _Patched(NamedTuple):
-    """What a patch is for and in whose name it is made, each with the path of its field."""
+    """Subresource and impersonated user of a patch, each with the path of its field."""
 
     subresource_path: str
     subresource: str

@@ -1,10 +1,11 @@
-"""The part of jq that selectors and `…From` expressions of Stages use.
+"""The subset of jq that selectors and `…From` expressions of Stages use.
 
-Read are: `.`, `.a.b`, `.a["b"]`, `.a[0]`, `.a[]` and `.a.[]`, `?`, `|`, `,`, `//`, `==` `!=` `<` `<=` `>` `>=`,
-`and`, `or`, literals, parentheses, and the functions select, not, length, keys, empty, tostring, tonumber,
-startswith, endswith, any, all, first and last (of an array). Nothing changes its input, reads the environment, or
-goes on for ever: there are no definitions, no `until`, `range` or `input`. As in gojq, an object's values come in the
-order of its keys and an error left of `//` makes way for the right side. Why not the jq library: decision 0055. Pure.
+Supported are: `.`, `.a.b`, `.a["b"]`, `.a[0]`, `.a[]` and `.a.[]`, `?`, `|`, `,`, `//`, `==` `!=` `<` `<=` `>`
+`>=`, `and`, `or`, literals, parentheses, and the functions select, not, length, keys, empty, tostring,
+tonumber, startswith, endswith, any, all, first and last (of an array). Nothing changes its input, reads the
+environment, or runs for ever: there are no definitions, no `until`, `range` or `input`. As in gojq, an object's
+values come in the order of its keys, and an error left of `//` yields the right side. Why not the jq library:
+decision 0055. Pure.
 Source: the jq manual; KWOK evaluates the whole language with gojq.
 """
 
@@ -21,11 +22,11 @@ from services.api.errors import UNREADABLE
 from services.cel import faults
 
 COMMAS_MAX = 12
-"""`(., .) | (., .) | …` has two to the power of its commas values."""
+"""Maximum number of commas; `(., .) | (., .) | …` has two to the power of its commas values."""
 WORDS_MAX, NESTED_MAX = 250, 25
-"""How many words a filter has, and how many brackets may be open: each is a function that calls the next."""
+"""Maximum number of words of a filter, and of open brackets; each is a function that calls the next."""
 VALUES_MAX = 100_000
-"""How many values one evaluation goes through: `.a[] == .a[]` has the square of what is in `.a`."""
+"""Maximum number of values of one evaluation; `.a[] == .a[]` has the square of the size of `.a`."""
 DIGITS_MAX = 400
 
 Filter = Callable[[Any], Iterator[Any]]
@@ -49,14 +50,14 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class JqError(ValueError):
-    """An expression that cannot be read; at evaluation: an input it does not fit."""
+    """Error: an expression cannot be parsed, or, at evaluation, does not fit its input."""
 
 
 class Query:
-    """An expression as read once."""
+    """A parsed expression."""
 
     def __init__(self, text: str) -> None:
-        """Read it. Raises: JqError saying what is not supported, or that it has too many alternatives."""
+        """Parse the text. Raises: JqError saying what is not supported, or that it has too many alternatives."""
         if text.count(",") > COMMAS_MAX:
             raise JqError(f"{text[:40]!r}…: {text.count(',')} commas, want at most {COMMAS_MAX}")
         self.text = text
@@ -64,7 +65,9 @@ class Query:
         self._run = _Parser(text, self._limit).whole()
 
     def values(self, given: Any) -> list[Any] | None:
-        """Return what the expression gives, in order; None when it does not fit the input, or is too much work."""
+        """Return the results of the expression, in order; None if it does not fit the input, or exceeds the work
+        limit.
+        """
         self._limit.left = VALUES_MAX
         try:
             return list(self._run(given))
@@ -76,13 +79,13 @@ class Query:
 
     @property
     def root(self) -> tuple[str, ...]:
-        """The fields the expression begins with: `.metadata.labels["a"]` begins with metadata, labels."""
+        """The leading fields of the expression: metadata and labels for `.metadata.labels["a"]`."""
         begun = re.match(r"\s*((?:\.[A-Za-z_]\w*)+)", self.text)
         return tuple(begun[1].split(".")[1:]) if begun else ()
 
 
 class _Limit:
-    """How many more values the evaluation that is under way may go through."""
+    """Number of values that the current evaluation may still process."""
 
     __slots__ = ("left",)
 

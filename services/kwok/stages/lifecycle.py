@@ -1,10 +1,11 @@
-"""One object's life by stages: which of those that match is next, when, what it does, and what follows. Pure.
+"""Lifecycle of one object by stages: the next matching stage, its time, its effects, and what follows. Pure.
 
-A change of the object chooses anew and begins the delay anew, as in KWOK; while a stage is being played, changes wait,
-and only the newest counts. Luck is a draw of the seed, the object's name and how many stages it had, so that one object
-more does not change the luck of the others, a change by another client does not change one's own, and a mesh of
-processes has the luck of its simulation.
-A patch's template sees the object the stage was chosen for, with `metadata`, `spec` and `status` always there.
+A change of the object chooses anew and restarts the delay, as in KWOK. While a stage is being played, changes
+wait, and only the newest counts. Random draws depend on the seed, the object's name and the number of its
+stages so far. So one object more does not change the draws of the others, a change by another client does not
+change the object's own draws, and a mesh of processes has the draws of its simulation.
+A patch's template sees the object the stage was chosen for, with `metadata`, `spec` and `status` always
+present.
 Source: kubernetes-sigs/kwok, `pkg/utils/lifecycle` (`Lifecycle.Match`, `Stage.Delay`, `lifecycle.Next`).
 """
 
@@ -27,14 +28,14 @@ FINALIZERS = "/metadata/finalizers"
 SLICES_VERSION = "resource.k8s.io/v1"
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 32.0
 EARLY_S = 1e-6
-"""A stage this close is due."""
+"""Tolerance in seconds: a stage this close to its time is due."""
 Luck = Callable[[], float]
-"""Gives the next number of [0, 1)."""
+"""Function that returns the next number of [0, 1)."""
 
 
 @dataclass
 class Draws:
-    """The luck of one object. `turn`: how many stages it had; `count`: draws in this turn."""
+    """Random draws of one object. `turn`: number of its stages so far; `count`: draws in this turn."""
 
     seed: int
     name: str
@@ -49,10 +50,10 @@ class Draws:
 
 
 def choose(stages: Sequence[Stage], document: Document, luck: Luck, wall_s: float = 0.0) -> Stage | None:
-    """Return the stage that is next for the object as it is, None when none matches.
+    """Return the next stage for the object in its current state; None if none matches.
 
-    Among several the weights decide: a weight of 0 loses against any above; all 0 are alike. What has no
-    weight, because its expression gives a text that is no number, loses against what has one.
+    Among several the weights decide: a weight of 0 loses against any positive one; if all are 0, all are alike. A
+    stage without a weight, because its expression gives a text that is no number, loses against stages with one.
     """
     matching = [stage for stage in stages if stage.selector.matches(document, wall_s)]
     if len(matching) < 2:
@@ -70,7 +71,7 @@ def choose(stages: Sequence[Stage], document: Document, luck: Luck, wall_s: floa
 
 
 def weight(stage: Stage, document: Document, wall_s: float = 0.0) -> int | None:
-    """Return the stage's weight for this object; None when its expression gives no number."""
+    """Return the stage's weight for this object; None if its expression gives no number."""
     given = _first(stage.weight_from, document, wall_s)
     if isinstance(given, str):
         return max(0, int(given)) if re.fullmatch(r"[+-]?\d+", given) else None
@@ -80,9 +81,9 @@ def weight(stage: Stage, document: Document, wall_s: float = 0.0) -> int | None:
 
 
 def delay_s(stage: Stage, document: Document, wall_s: float, luck: Luck) -> float:
-    """Return the seconds until the stage is played, at least 0.
+    """Return the delay of the stage in seconds, at least 0.
 
-    The jitter is the latest moment, not an addition: one that is not above the delay replaces it.
+    The jitter is the latest time, not an addition: a jitter that does not exceed the delay replaces it.
     """
     delay = stage.delay
     if delay is None:
@@ -120,7 +121,7 @@ def _seconds(
 
 
 def operations(stage: Stage, document: Document, context: Context) -> list[Operation]:
-    """Return what the stage does to this object. Raises: TemplateError naming the stage."""
+    """Return the stage's operations for this object. Raises: TemplateError naming the stage."""
     given = {"metadata": {}, "spec": {}, "status": {}, **document}
     finalizers: list[str] = list(given["metadata"].get("finalizers") or ())
     found: list[Operation] = []
@@ -148,7 +149,7 @@ def operations(stage: Stage, document: Document, context: Context) -> list[Opera
 
 
 def finalizer_changes(held: list[str], wanted: Finalizers) -> list[Document]:
-    """Return the JSON patch that changes these finalizers so; empty when nothing changes."""
+    """Return the JSON patch that changes the finalizers as wanted; empty if nothing changes."""
     after = wanted.after(held)
     if held == after:
         return []
@@ -195,7 +196,7 @@ class Turn(NamedTuple):
 
 
 class Life:
-    """What stages do to one object. Every method that may set something returns when to call `due`, or None."""
+    """Effects of stages on one object. Every method that may schedule a stage returns the time for `due`, or None."""
 
     def __init__(self, stages: Sequence[Stage], draws: Draws) -> None:
         self._stages, self._draws = stages, draws
@@ -208,7 +209,7 @@ class Life:
         self._retry_s = RETRY_MIN_S
 
     def seen(self, document: Document, now: float, wall_s: float) -> float | None:
-        """Take a state of the object; an equal version changes nothing."""
+        """Take a new state of the object; an unchanged version has no effect."""
         if self._is_playing:
             self._newer = document
             return None
@@ -226,7 +227,7 @@ class Life:
         return self._due_s
 
     def replace(self, stages: Sequence[Stage], now: float, wall_s: float) -> float | None:
-        """Go on with these stages: choose anew, with the whole delay. What is being played is played to its end."""
+        """Replace the stages: choose anew, with the whole delay. A stage that is being played is finished first."""
         self._stages, self._rv = stages, ""
         if self._is_playing or self._last is None:
             return None
@@ -240,7 +241,7 @@ class Life:
         return self._turn
 
     def played(self, now: float, wall_s: float, *, is_lost: bool = False) -> float | None:
-        """The stage was played, or was refused for good; `is_lost`: try again, unless the object changed."""
+        """Note that the stage was played, or refused for good; `is_lost`: try again, unless the object changed."""
         self._is_playing = False
         newer, self._newer = self._newer, None
         turn = self._turn

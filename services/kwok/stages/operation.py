@@ -1,4 +1,4 @@
-"""What playing a stage does to its object, and how that ended, as values. Pure."""
+"""Operations of a stage on its object, and their outcomes, as values. Pure."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from services.api.meta import Document
 
 
 class StageEvent(msgspec.Struct, frozen=True):
-    """Record an Event about the object."""
+    """Operation: record an Event about the object."""
 
     type: str
     reason: str
@@ -16,7 +16,9 @@ class StageEvent(msgspec.Struct, frozen=True):
 
 
 class StagePatch(msgspec.Struct, frozen=True):
-    """Patch the object; `type`: json, merge or strategic. `as_user`: impersonated for it, "" for none."""
+    """Operation: patch the object; `type`: json, merge or strategic. `as_user`: the impersonated user, empty for
+    none.
+    """
 
     type: str
     subresource: str
@@ -25,22 +27,24 @@ class StagePatch(msgspec.Struct, frozen=True):
 
 
 class StageDelete(msgspec.Struct, frozen=True):
-    """Delete the object at once."""
+    """Operation: delete the object at once."""
 
 
 class StageApply(msgspec.Struct, frozen=True):
-    """Create a ResourceSlice, or replace the one that is there."""
+    """Operation: create a ResourceSlice, or replace the existing one."""
 
     name: str
     document: Document
 
 
 Operation = StageEvent | StagePatch | StageDelete | StageApply
-"""What playing a stage does to its object."""
+"""One operation of a stage on its object."""
 
 
 class Outcome(NamedTuple):
-    """How playing ended: the last code (0: no answer came), what a refusal said, and the object after it."""
+    """Outcome of an operation: the last HTTP code (0: no answer), the message of a refusal, and the resulting
+    object.
+    """
 
     code: int
     said: str = ""
@@ -48,15 +52,15 @@ class Outcome(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether the call was made."""
+        """Whether the call succeeded."""
         return 200 <= self.code < 300
 
     @property
     def is_lost(self) -> bool:
-        """Whether the same may be asked again: no answer came, or none that is about the object."""
+        """Whether the same call may be repeated: no answer came, or one that does not concern the object."""
         return self.code in (0, 429) or self.code >= 500
 
     @property
     def is_refused(self) -> bool:
-        """Whether the stage itself is wrong, and not only late: for what is gone, was changed or must wait."""
+        """Whether the stage itself is wrong; False if the object is gone or was changed, or the call must wait."""
         return 400 <= self.code < 500 and self.code not in (404, 409, 429)

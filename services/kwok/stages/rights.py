@@ -1,7 +1,7 @@
-"""What stages may change of the metadata of pods and nodes: the keys that their patches name. Pure.
+"""Metadata of pods and nodes that stages change: the keys that their patches name. Pure.
 
-Patches are templates. Keys that stand there are named; one that is computed as the stage is played stands for all of
-them. Source: guarantees X-NR3; decision 0039.
+Patches are templates. Literal keys are listed; a key computed at play time counts as every key. Source:
+guarantees X-NR3; decision 0039.
 """
 
 import re
@@ -19,7 +19,7 @@ _PARTS = ("labels", "annotations", "finalizers")
 
 
 def rights_of(stages: Iterable[Stage]) -> Stages:
-    """Return what a host needs for these stages beyond what its nodes may do themselves."""
+    """Return the permissions that a host needs for these stages, beyond those of its nodes."""
     found: dict[str, dict[str, set[str]]] = {}
     for stage in stages:
         if not stage.is_of_kubelets:

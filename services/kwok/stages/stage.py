@@ -1,8 +1,8 @@
-"""A stage as it is played: read, checked, its expressions and templates compiled. Pure.
+"""A stage ready to play: parsed and checked, with compiled expressions and templates. Pure.
 
-Two questions are asked of a selector. `matches`: may the stage be next, for the object as it is. `chooses`: does the
-stage move this object at all, whatever state it is in: the same without the requirements about what changes in the
-course of a life. Source: KWOK `SelectorRequirement`.
+A selector answers two questions. `matches`: may the stage be next, for the object in its current state.
+`chooses`: may the stage apply to this object at all, in any state. The latter ignores requirements on fields
+that change during the object's life. Source: KWOK `SelectorRequirement`.
 """
 
 import importlib
@@ -20,23 +20,23 @@ EventType = Literal["Normal", "Warning"]
 PatchType = Literal["json", "merge", "strategic"]
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _CHANGES = re.compile(r"\bstatus\b|deletionTimestamp|finalizers")
-"""What a CEL expression names that is about what changes in the course of a life."""
+"""Pattern of names in CEL expressions that change during an object's life."""
 KINDS = {"Pod": "v1", "Node": "v1", "ResourceSlice": "resource.k8s.io/v1"}
-"""What the stages of kubelets move, by kind with the group and version; all else a controller moves."""
+"""Kinds that kubelets' stages move, with group and version; a controller moves all other kinds."""
 _OF_LIFE = (("status",), ("metadata", "deletionTimestamp"), ("metadata", "finalizers"))
-"""Where the course of a life shows: requirements on these do not say whose life it is."""
+"""Fields that change during an object's life; requirements on them do not identify the object."""
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """What an expression must give: one of the values, none of them, something that is not null, or nothing."""
+    """Required result of an expression: one of the values, none of them, a non-null result, or no result."""
 
     query: Query
     operator: str
     values: tuple[str, ...] = ()
 
     def matches(self, document: Document, _wall_s: float = 0.0) -> bool:
-        """Whether the object is so; an expression that does not fit the object gives nothing."""
+        """Whether the object meets the requirement; an expression that does not fit the object has no result."""
         found = self.query.values(document) or ()
         match self.operator:
             case "In":
@@ -49,7 +49,7 @@ class Requirement:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the answer stays the same for the whole life of an object."""
+        """Whether the result stays the same for the whole life of an object."""
         root = self.query.root
         return bool(root) and not any(all(a == b for a, b in zip(root, part, strict=False)) for part in _OF_LIFE)
 
@@ -65,14 +65,14 @@ class CelExpression:
         self._expressions.compile(text)
 
     def value(self, document: Document, wall_s: float) -> Any:
-        """Return what it gives for the object. Raises: ValueError."""
+        """Return the result for the object. Raises: ValueError."""
         metadata = document.get("metadata") or {}
         words = (self.text, *(metadata.get(name, "") for name in ("namespace", "name", "resourceVersion")))
         moment = self._kwok.Moment(wall_s, self._kwok.Draws(words))
         return self._expressions.value(self.text, {"self": document}, moment)
 
     def values(self, document: Document, wall_s: float) -> list[Any] | None:
-        """Return the value as a query gives it, times and durations as texts; None when it cannot be evaluated."""
+        """Return the result as a jq query would, times and durations as texts; None if the evaluation fails."""
         try:
             return [self._kwok.as_json(self.value(document, wall_s))]
         except ValueError:
@@ -81,18 +81,18 @@ class CelExpression:
 
 @dataclass(frozen=True)
 class CelRequirement:
-    """A CEL expression about the object that must give true. One that cannot be evaluated gives false."""
+    """A CEL expression about the object that must be true; a failed evaluation counts as false."""
 
     expression: CelExpression
     is_lasting: bool
 
     @classmethod
     def read(cls, text: str) -> "CelRequirement":
-        """Return what an expression requires. Raises: ValueError."""
+        """Parse the requirement. Raises: ValueError."""
         return cls(CelExpression(text), _CHANGES.search(text) is None)
 
     def matches(self, document: Document, wall_s: float = 0.0) -> bool:
-        """Whether the object is so."""
+        """Whether the object meets the requirement."""
         try:
             return self.expression.value(document, wall_s) is True
         except ValueError:
@@ -101,18 +101,18 @@ class CelRequirement:
 
 @dataclass(frozen=True)
 class Selector:
-    """All parts must hold; no parts select everything."""
+    """Selector of a stage. All parts must hold; without parts it selects everything."""
 
     labels: tuple[tuple[str, str], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     requirements: tuple[Requirement | CelRequirement, ...] = ()
 
     def matches(self, document: Document, wall_s: float = 0.0) -> bool:
-        """Whether the stage may be next for the object as it is."""
+        """Whether the stage may be next for the object in its current state."""
         return self._is_labelled(document) and all(each.matches(document, wall_s) for each in self.requirements)
 
     def chooses(self, document: Document) -> bool:
-        """Whether the stage is about this object at all, at some time of its life."""
+        """Whether the stage may apply to this object at some time of its life."""
         return self._is_labelled(document) and all(
             each.matches(document) for each in self.requirements if each.is_lasting
         )
@@ -127,7 +127,7 @@ class Selector:
 
 @dataclass(frozen=True)
 class Delay:
-    """When a stage is played after it matched, seconds; `…_from` win over the numbers where they give something."""
+    """Delay from match to play, in seconds; results of the `…_from` expressions take precedence over the numbers."""
 
     duration_s: float | None = None
     duration_from: Query | CelExpression | None = None
@@ -136,7 +136,7 @@ class Delay:
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of what a document says: camelCase, unknown fields are an error that names them.
+    """Base of a document's parts: camelCase names; unknown fields are an error that names them.
 
     Raises: ValueError from the constructor, beginning with the field below this part: `.template: want a template`.
     """
@@ -155,27 +155,27 @@ class Event(Part, frozen=True):
 
 
 class Finalizer(Part, frozen=True):
-    """One finalizer."""
+    """A finalizer to add or remove."""
 
     value: str
 
 
 class Finalizers(Part, frozen=True):
-    """What becomes of the object's finalizers; they are emptied before `add`."""
+    """Changes of the object's finalizers; `empty` applies before `add`."""
 
     add: tuple[Finalizer, ...] | None = None
     remove: tuple[Finalizer, ...] | None = None
     empty: bool = False
 
     def after(self, held: list[str]) -> list[str]:
-        """Return the finalizers of an object that had these."""
+        """Return the new finalizers of an object that has `held`."""
         removed = {each.value for each in self.remove or ()}
         kept = [] if self.empty else [name for name in held if name not in removed]
         return kept + [name for name in dict.fromkeys(each.value for each in self.add or ()) if name not in kept]
 
 
 class Impersonation(Part, frozen=True):
-    """As which user something is done."""
+    """The user that a patch impersonates."""
 
     username: str
 
@@ -185,7 +185,7 @@ class Impersonation(Part, frozen=True):
 
 
 class Patch(Part, frozen=True):
-    """A patch made by a template; `root` is the field it is about. `type` None: strategic."""
+    """A patch from a template; `root` is the field it applies to. `type` None: strategic."""
 
     template: Template = Template("")
     type: PatchType | None = None
@@ -199,7 +199,7 @@ class Patch(Part, frozen=True):
 
 
 class Apply(Part, frozen=True):
-    """An object of its own that a stage makes, or replaces: a ResourceSlice of the node."""
+    """A separate object that a stage creates or replaces: a ResourceSlice of the node."""
 
     template: Template = Template("")
 
@@ -209,7 +209,7 @@ class Apply(Part, frozen=True):
 
 
 class Step(Part, frozen=True):
-    """One thing a stage does, or several in this order: event, finalizers, deletion, patch, apply."""
+    """One step of a stage; its parts run in this order: event, finalizers, deletion, patch, apply."""
 
     event: Event | None = None
     finalizers: Finalizers | None = None
@@ -220,7 +220,7 @@ class Step(Part, frozen=True):
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the life of `kind`."""
+    """One stage of the lifecycle of `kind`."""
 
     name: str
     kind: str
@@ -234,17 +234,17 @@ class Stage:
 
     @property
     def ref(self) -> tuple[str, str]:
-        """The apiVersion and kind of what it moves."""
+        """The apiVersion and kind of the objects it moves."""
         return self.api_version, self.kind
 
     @property
     def is_of_kubelets(self) -> bool:
-        """Whether kubelets move what it is for."""
+        """Whether kubelets move its objects."""
         return KINDS.get(self.kind) == self.api_version
 
     @property
     def writes_status(self) -> bool:
-        """Whether it says anything of the object's status."""
+        """Whether it changes the object's status."""
         return any(step.patch is not None and step.patch.subresource == "status" for step in self.steps)
 
 

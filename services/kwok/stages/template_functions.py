@@ -1,8 +1,8 @@
-"""The functions templates may call: Go's own, those of KWOK, and the part of Sprig that Stages use. Pure.
+"""Functions for templates: Go's own, those of KWOK, and the part of Sprig that Stages use. Pure.
 
-Each takes JSON values and returns one, or raises ValueError. `and` and `or` are not here: a template evaluates no more
-of their arguments than it needs. Go calls true what Python does: not false, zero, nil or empty. `Context` has the
-functions whose answers depend on the object and the node.
+Each takes JSON values and returns one, or raises ValueError. `and` and `or` are not here, because a template
+evaluates only as many of their arguments as it needs. True values are the same as in Python: not false, zero,
+nil or empty. `Context` has the functions that depend on the object and the node.
 Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/funcs.go`; Go's text/template.
 """
 
@@ -27,11 +27,11 @@ NODE_CONDITIONS: tuple[tuple[str, str, str, str], ...] = (
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("NetworkUnavailable", "False", "RouteCreated", "RouteController created a route"),
 )
-"""What `NodeConditions` gives: type, status, reason, message of a healthy node (KWOK)."""
+"""Result of `NodeConditions`: type, status, reason, message of a healthy node (KWOK)."""
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a template may ask besides its object. `now`, `start_time`: RFC 3339; `pod_ip`: of the pod at hand."""
+    """Inputs of a template besides its object. `now`, `start_time`: RFC 3339; `pod_ip`: that of the current pod."""
 
     now: str
     start_time: str = ""
@@ -42,7 +42,7 @@ class Context(msgspec.Struct, frozen=True):
     pod_ip: str = ""
 
     def functions(self) -> dict[str, Function]:
-        """Return the functions that this context answers."""
+        """Return the functions whose results depend on this context."""
         return {
             "Now": lambda: self.now,
             "StartTime": lambda: self.start_time,
@@ -66,7 +66,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 def shown(value: Any) -> str:
-    """Return a value as Go prints it with %v."""
+    """Return a value as Go's %v prints it."""
     if value is None:
         return "<no value>"
     if isinstance(value, bool):
@@ -95,13 +95,13 @@ def float_text(value: float) -> str:
 
 
 TEXT_MAX = 1 << 20
-"""How many characters a function may give."""
+"""Maximum number of characters that a function may return."""
 TEXT_UNIT = 64
-"""So many characters weigh as much as a number."""
+"""Number of characters that weigh as much as one number."""
 
 
 def weight(value: Any) -> int:
-    """Return how much a value is: its numbers, texts and entries; what is above the work of a whole filling is cut."""
+    """Return the size of a value: its numbers, texts and entries; the count stops at the limit of a whole rendering."""
     found, waiting = 0, [value]
     while waiting and found < 1_000_000:
         each = waiting.pop()
@@ -377,4 +377,4 @@ FUNCTIONS: dict[str, Function] = {
     "upper": lambda text: text.upper(),
 }
 NAMES = frozenset(FUNCTIONS) | frozenset(Context("").functions()) | {"and", "or"}
-"""Every function a template may name."""
+"""Names of all functions that a template may call."""

@@ -1,9 +1,9 @@
-"""A template that can be filled with an object: the text it gives, or the JSON value that text is as YAML. Pure.
+"""Templates that are rendered with an object, as text, or as the JSON value of that text read as YAML. Pure.
 
-Read are: text, `{{ pipeline }}`, trim markers, comments, `if`, `with`, `range` with `else` and `else if`, `define`,
-`template`, `break`, `continue`, variables that are declared and set, and nested pipelines; `block` and character
-constants are not. What is read becomes functions of the run and the dot, once a template. Fields that are missing are
-nil and print as `<no value>`; a field of nil is an error, as in Go.
+Supported are: text, `{{ pipeline }}`, trim markers, comments, `if`, `with`, `range` with `else` and `else if`,
+`define`, `template`, `break`, `continue`, variables that are declared and set, and nested pipelines. `block`
+and character constants are not. Each template is compiled once, into functions of the run and the dot. Missing
+fields are nil and print as `<no value>`; a field of nil is an error, as in Go.
 Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/renderer.go`; the language of Go's text/template.
 """
 
@@ -21,9 +21,11 @@ from services.cel import faults
 from services.kwok.stages.template_functions import COUNT_MAX, FUNCTIONS, NAMES, Context, Function, shown, weight
 
 DEPTH_MAX = 50
-"""Templates that include each other deeper than this are taken to have no end; nor do brackets and blocks nest more."""
+"""Maximum depth of templates that include each other, and of brackets and blocks; beyond it recursion counts as
+endless.
+"""
 WORK_MAX = 1_000_000
-"""What one filling may take: a step each, and what functions give by its weight. No loop makes it endless."""
+"""Work limit of one rendering: each step counts one, each result of a function its weight. No loop is endless."""
 
 _ACTION = re.compile(r"\{\{(-(?=\s))?(/\*.*?\*/|(?:`[^`]*`|\"(?:\\.|[^\"\\\n])*\"|[^`\"])*?)((?<=\s)-)?\}\}", re.DOTALL)
 _TOKEN = re.compile(
@@ -57,12 +59,14 @@ class _Piece(NamedTuple):
 
 
 class TemplateError(ValueError):
-    """A template that cannot be read, or not be filled with this object; the message names the line."""
+    """Error: a template cannot be parsed, or not be rendered with this object; the message names the line."""
 
 
 class Dialect(NamedTuple):
-    """What templates may call (`functions`, and by name those whose answers a `Context` gives), and how a value that an
-    action yields is `written`."""
+    """Functions that templates may call, and the output format of values.
+
+    `functions` are fixed; further names are answered by a `Context`. `written` formats the value of an action.
+    """
 
     functions: Mapping[str, Function]
     names: frozenset[str]
@@ -70,16 +74,17 @@ class Dialect(NamedTuple):
 
 
 STAGES = Dialect(FUNCTIONS, NAMES, shown)
-"""Of KWOK's Stages."""
+"""The dialect of KWOK's Stages."""
 NO_CONTEXT = Context("")
 
 
 class Template:
-    """A text as read once; equal objects and contexts give equal results."""
+    """A parsed template; equal objects and contexts give equal results."""
 
     def __init__(self, text: str, names: frozenset[str] = frozenset(), dialect: Dialect = STAGES) -> None:
-        """Read it. `names`: functions that the context answers besides those of the dialect. Raises: TemplateError
-        naming the line."""
+        """Parse the text. `names`: functions that the context answers besides those of the dialect. Raises:
+        TemplateError naming the line.
+        """
         self.text = text
         self._dialect = dialect
         parser = _Parser(_pieces(text.strip()), dialect, dialect.names | names)
@@ -100,7 +105,7 @@ class Template:
         return "".join(run.out)
 
     def fill_yaml(self, given: Any, context: Context) -> Any:
-        """Return what the text is as YAML. Raises: TemplateError when it is none."""
+        """Return the rendered text parsed as YAML. Raises: TemplateError if it is not valid YAML."""
         text = self.fill(given, context)
         try:
             found = yaml_text.load(text)
@@ -121,11 +126,11 @@ class Template:
 
 
 class _LoopExit(Exception):
-    """A `break` or `continue`, its argument, on its way to its `range`."""
+    """A `break` or `continue`, which is its argument, on its way to its `range`."""
 
 
 class _Run:
-    """One filling. `variables`: the visible ones, innermost last; `$` is the first."""
+    """One rendering. `variables`: the visible ones, innermost last; `$` is the first."""
 
     def __init__(self, given: Any, defined: Mapping[str, Body], functions: Mapping[str, Function]) -> None:
         self.out: list[str] = []
@@ -184,16 +189,16 @@ class _Run:
 
 
 Node = Callable[[_Run, Any], object]
-"""Adds to the run's text, given the dot; what it returns is not used."""
+"""Function that appends to the run's text, given the dot; its result is not used."""
 Body = tuple[Node, ...]
 Value = Callable[[_Run, Any], Any]
 _Command = Callable[[_Run, Any, tuple[Any, ...]], Any]
-"""Takes also what was piped into it: one value, or none."""
+"""Function of a command; the last argument has the piped value, if any."""
 
 
 @dataclass(frozen=True)
 class _Pipeline:
-    """`$x, $y := command | command`; `=` instead of `:=` declares nothing."""
+    """A pipeline `$x, $y := command | command`; with `=` instead of `:=` it declares nothing."""
 
     value: Value
     line: int

@@ -1,1 +1,1 @@
-"""Faults that people cause in a mesh that runs."""
+"""Faults that people inject into a running mesh."""

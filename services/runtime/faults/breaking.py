@@ -1,6 +1,7 @@
-"""Faults that people cause in a mesh that runs: a process killed or stopped, its link cut or slow, each until it heals.
+"""Faults that people inject into a running mesh: a process killed or paused, its link cut or slow, until it
+heals.
 
-The supervisor performs them, so that a fault heals when it is due whatever becomes of the client that asked for it.
+The supervisor performs them, so that a fault heals on time even if the requesting client is gone.
 """
 
 import asyncio
@@ -23,23 +24,24 @@ from services.runtime.real import write_atomically
 FOR_S_MAX: Final = 3600.0
 SLOW_S_MAX: Final = 30.0
 PAUSE_S: Final = 10.0
-"""How long a pause lasts that does not say."""
+"""Default duration of a pause, in seconds."""
 WAYS: Final = tuple(way for way in CUTS if way)
 STORES: Final = ("apiserver", "etcd")
 """Components that have no link to an API server."""
 
 
 class FaultFiles:
-    """The faults of every process's machine. A process that is down finds them when it comes back."""
+    """Fault files of every process's machine. A process that is down reads its file when it comes back."""
 
     def __init__(self, file_of: Callable[[str], Path], send: Callable[[str, int], None]) -> None:
-        """`file_of`: a process's file. `send`: sends a process a signal; raises MeshError when it does not run."""
+        """`file_of`: returns a process's file. `send`: sends a process a signal; raises MeshError when it does not
+        run.
+        """
         self._file_of, self._send = file_of, send
         self._faults: dict[str, MachineFaults] = {}
 
     def set(self, name: str, **faults: Any) -> None:
-        """Have the machine of a process suffer from this from now on; what is not named stays as it is. Raises:
-        OSError."""
+        """Set the given faults of a process's machine; the others stay as they are. Raises: OSError."""
         made = self._faults[name] = msgspec.structs.replace(self._faults.get(name, MachineFaults()), **faults)
         write_atomically(self._file_of(name), msgspec.json.encode(made))
         with suppress(MeshError, ProcessLookupError):
@@ -52,10 +54,10 @@ class FaultFiles:
 
 
 class FaultOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One fault, or with `heal` the end of those of a process, of all when `target` is "".
+    """One fault; with `heal` the end of a process's faults, or of all when `target` is "".
 
-    `for_s`: after so many seconds it heals by itself; 0: not. Of a kill it is how long the process stays away.
-    `way`: of a cut, which messages are lost, requests, replies or both. `slow_s`: how much longer a message takes.
+    `for_s`: seconds after which it heals by itself; 0: never. For a kill, the seconds that the process stays away.
+    `way`: for a cut, the lost messages: requests, replies or both. `slow_s`: extra seconds per message.
     """
 
     action: Literal["kill", "pause", "cut", "slow", "heal"]
@@ -65,7 +67,7 @@ class FaultOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slow_s: float = 0.2
 
     def check(self) -> None:
-        """Raise ValueError naming the field and what it may be."""
+        """Raise ValueError naming the invalid field and its allowed values."""
         if self.action != "heal" and not self.target:
             raise ValueError(f"target: want the name of a process to {self.action}")
         if not 0.0 <= self.for_s <= FOR_S_MAX:
@@ -77,7 +79,7 @@ class FaultOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Processes(Protocol):
-    """What is asked of the supervisor."""
+    """The part of the supervisor that faults need."""
 
     def kill(self, name: str, number: int = ..., *, down_s: float | None = None) -> None:
         """Send a signal. Raises: KeyError, MeshError."""
@@ -89,7 +91,7 @@ class Processes(Protocol):
 
 
 class Breaking:
-    """The faults in force, by process and sort: `down` (a pause) and `link`."""
+    """Active faults, by process and sort: `down` (a pause) and `link`."""
 
     def __init__(
         self, processes: Processes, clock: Clock, *, has_files: bool, component_of: Callable[[str], str]
@@ -102,7 +104,7 @@ class Breaking:
         """Where faults and their ends are written."""
 
     def status(self) -> list[dict[str, Any]]:
-        """Return the faults in force: target, action, way, slow_s, for how long they have been and will be."""
+        """Return the active faults: target, action, way, slow_s, elapsed and remaining seconds."""
         now = self._clock.now()
         return [
             {
@@ -114,7 +116,7 @@ class Breaking:
         ]
 
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer a request of `control`: what was done, or the error."""
+        """Perform a request of `control`; return what was done, or the error."""
         try:
             wanted = msgspec.convert(request, FaultOrder)
             wanted.check()
@@ -194,13 +196,13 @@ class Breaking:
         self._write("fault.heal", name, {"what": what})
 
     def ended(self, name: str) -> None:
-        """Forget the pause of a process that has ended: its successor runs."""
+        """Forget the pause of a process that has ended; its successor is not paused."""
         if (name, "down") in self._in_force:
             self._forget((name, "down"))
             self._write("fault.heal", name, {"what": "pause"})
 
     def close(self) -> None:
-        """Leave no timer behind."""
+        """Cancel all timers."""
         for key in list(self._timers):
             self._forget(key)
 

@@ -1,5 +1,7 @@
-"""Processes of a mesh that stand still while a command works, for a bounded time that is prolonged: a command that is
-killed leaves no mesh paused."""
+"""Pause of a mesh's processes while a command works.
+
+The pause has a time limit, which the command extends repeatedly: a killed command leaves no mesh paused.
+"""
 
 from __future__ import annotations
 
@@ -19,26 +21,27 @@ RESTART_MAX_S: Final = 120.0
 
 
 class Pause:
-    """Processes that are paused, by name. `begins_anew`: whether one is restarted at the end, before it does anything
-    more, so that it lists everything again."""
+    """Pause of processes by name. `begins_anew`: whether a process is restarted at the end, before it does anything
+    more, so that it lists everything again.
+    """
 
     def __init__(self, data: Path, names: list[str], begins_anew: Callable[[str], bool]) -> None:
         self._data, self._names, self._begins_anew = data, names, begins_anew
 
     async def stop(self) -> None:
-        """Pause them, or prolong the pause. Raises: NoAnswer."""
+        """Pause the processes, or extend the pause. Raises: NoAnswer."""
         for name in self._names:
             await self._ask({"verb": "break", "action": "pause", "target": name, "for_s": PAUSE_S}, ANSWER_MAX_S)
 
     async def hold(self) -> None:
-        """Prolong the pause until cancelled."""
+        """Extend the pause until cancelled."""
         while True:
             await asyncio.sleep(AGAIN_S)
             with suppress(NoAnswer):
                 await self.stop()
 
     async def end(self) -> None:
-        """Have them go on. Raises: NoAnswer."""
+        """Resume the processes, or restart them. Raises: NoAnswer."""
         if anew := [each for each in self._names if self._begins_anew(each)]:
             # At once: one that ends in good order would still act on what it sees first.
             await self._ask({"verb": "restart", "names": anew, "at_once": True}, RESTART_MAX_S)
@@ -54,9 +57,10 @@ class Pause:
 async def paused(
     data: Path, components: tuple[str, ...], begins_anew: Callable[[str], bool], notify: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Pause the processes of these components, of the mesh on a directory; those with a fault already stay as they are.
+    """Pause the processes of these components, in the mesh on a directory; skip processes that already have a
+    fault.
 
-    `notify`: is given one line when the supervisor does not answer.
+    `notify`: gets one line when the supervisor does not answer.
     """
     pause = Pause(data, [], begins_anew)
     try:

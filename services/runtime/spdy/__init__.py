@@ -1,1 +1,1 @@
-"""SPDY/3.1, which Kubernetes' streaming endpoints speak: frames and connections."""
+"""SPDY/3.1, the protocol of Kubernetes' streaming endpoints: frames and connections."""

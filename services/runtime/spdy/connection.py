@@ -1,6 +1,6 @@
-"""A SPDY/3.1 connection over a pair of asyncio streams: its streams, each side of which ends by itself.
+"""A SPDY/3.1 connection over a pair of asyncio streams: its streams, whose directions end independently.
 
-A stream that is not read holds the whole connection back once 256 KiB of it wait, as one socket would.
+An unread stream blocks the whole connection once 256 KiB of it wait, as one socket would.
 """
 
 import asyncio
@@ -15,20 +15,21 @@ from services.runtime.spdy.frames import Frame, SpdyError
 WAITING_BYTES_MAX = 256 << 10
 CHUNK_BYTES = 32 << 10
 STREAMS_MAX = 256
-"""How many streams of one connection may be open at once."""
+"""Maximum number of open streams of one connection."""
 HEAD_BYTES_MAX = 64 << 10
-"""Of an answer; what is asked may be longer."""
+"""Maximum size of an answer's head in bytes; a request may be longer."""
 PING_S = 5.0
-"""How often a server pings. A client that is gone while it is not read, because its input waits for a slow process, is
-noticed by that: its machine answers with a reset."""
+"""Interval of a server's pings in seconds. They detect a lost client whose input is not being read, because a
+slow process consumes it: the client's machine answers with a reset.
+"""
 CLOSE_WITHIN_S = 5.0
 WRITE_BYTES_MAX = 64 << 10
-"""How much may wait to be sent, per connection, before writers wait."""
+"""Bytes that may wait to be sent, per connection, before writers wait."""
 UPGRADE: str = "SPDY/3.1"
 
 
 class Stream:
-    """One stream; `read` and `write` each end by themselves."""
+    """One stream; its `read` and `write` directions end independently."""
 
     def __init__(self, connection: "Connection", number: int, headers: Mapping[str, str]) -> None:
         self._connection, self.number, self.headers = connection, number, headers
@@ -38,12 +39,13 @@ class Stream:
 
     @property
     def kind(self) -> str:
-        """What the stream is for, as Kubernetes' headers say."""
+        """The purpose of the stream, from Kubernetes' header."""
         return self.headers.get("streamtype", "")
 
     async def read(self) -> bytes:
-        """Return what has come, at most 32 KiB, b"" once the other side has ended. Raises: ConnectionError when it was
-        reset."""
+        """Return received data, at most 32 KiB; b"" once the other side has ended. Raises: ConnectionError when it was
+        reset.
+        """
         while not self._waiting:
             if self.is_reset:
                 raise ConnectionResetError("the stream was reset")
@@ -58,14 +60,14 @@ class Stream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send, once there is space. Raises: ConnectionError when the other side takes no more."""
+        """Send data, once there is space. Raises: ConnectionError when the other side accepts no more."""
         for place in range(0, len(data), CHUNK_BYTES):
             if self.is_reset or self.is_finished:
                 raise ConnectionResetError("the stream was reset")
             await self._connection.send(Frame(0, self.number, data=data[place : place + CHUNK_BYTES]))
 
     async def finish(self) -> None:
-        """Send no more."""
+        """End the write direction."""
         if not self.is_finished and not self.is_reset:
             self.is_finished = True
             await self._connection.send(Frame(0, self.number, spdy.FIN))
@@ -79,7 +81,7 @@ class Stream:
             self._connection.drop_if_done(self)
 
     def on_data(self, data: bytes, *, is_last: bool) -> None:
-        """Take what has come."""
+        """Take received data."""
         if self.is_reset:
             self._connection.consumed(len(data))
             return
@@ -88,7 +90,7 @@ class Stream:
         self._changed.set()
 
     def on_reset(self) -> None:
-        """Be ended in both directions."""
+        """Mark both directions as ended."""
         self.is_reset = True
         self._connection.consumed(len(self._waiting))
         self._waiting.clear()
@@ -96,7 +98,7 @@ class Stream:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing comes or goes any more."""
+        """Whether both directions have ended."""
         return self.is_reset or (self._is_ended and self.is_finished)
 
 
@@ -115,7 +117,7 @@ class Connection:
         self.is_over = False
 
     async def run(self) -> None:
-        """Take what comes until the other side is gone. Never raises for what the other side does."""
+        """Process received frames until the other side is gone. Never raises because of the other side."""
         try:
             while data := await self._reader.read(CHUNK_BYTES):
                 for frame in self._decoder.feed(data):
@@ -187,13 +189,13 @@ class Connection:
         await self._writer.drain()
 
     def consumed(self, count: int) -> None:
-        """Count bytes that wait no more."""
+        """Count bytes that were consumed and wait no more."""
         self._waiting_bytes -= count
         if self._waiting_bytes <= WAITING_BYTES_MAX:
             self._space.set()
 
     def drop_if_done(self, stream: Stream) -> None:
-        """Forget a stream on which nothing comes or goes any more."""
+        """Forget a stream if both directions have ended."""
         if stream.is_done:
             self._streams.pop(stream.number, None)
 
@@ -202,7 +204,7 @@ class Connection:
         close(self._writer)
 
     async def ping(self) -> None:
-        """Ping the other side again and again, whose answers are ignored. Raises: ConnectionError when it is gone."""
+        """Ping the other side repeatedly and ignore its answers. Raises: ConnectionError when it is gone."""
         number = 1 if self._is_client else 2
         while True:
             await asyncio.sleep(PING_S)
@@ -210,7 +212,7 @@ class Connection:
 
 
 def close(writer: asyncio.StreamWriter) -> None:
-    """Close a connection; what the other side does not take within 5 s is not sent."""
+    """Close a connection; data that the other side does not accept within 5 s is dropped."""
     with contextlib.suppress(OSError, RuntimeError):
         writer.close()
         asyncio.get_running_loop().call_later(CLOSE_WITHIN_S, writer.transport.abort)
@@ -218,7 +220,7 @@ def close(writer: asyncio.StreamWriter) -> None:
 
 @dataclass(frozen=True)
 class Upgraded:
-    """The answer to a request to upgrade: the bytes flow when `status` is 101, else `body` says why not."""
+    """Answer to an upgrade request: with `status` 101 the connection is upgraded; otherwise `body` says why not."""
 
     status: int
     headers: Mapping[str, str]
@@ -237,7 +239,7 @@ async def dial(
     timeout_s: float = 10.0,
     headers: Mapping[str, str] | None = None,
 ) -> Upgraded:
-    """Ask a server to speak SPDY at that path. Raises: OSError, TimeoutError, ConnectionError."""
+    """Request an upgrade to SPDY at that path. Raises: OSError, TimeoutError, ConnectionError."""
     async with asyncio.timeout(timeout_s):
         reader, writer = await asyncio.open_connection(host, port, ssl=tls, limit=HEAD_BYTES_MAX)
         writer.transport.set_write_buffer_limits(WRITE_BYTES_MAX)

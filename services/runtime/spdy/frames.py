@@ -1,7 +1,8 @@
-"""SPDY/3.1 frames, as Kubernetes' streaming endpoints speak them: to bytes and back. Pure.
+"""Encoding and decoding of SPDY/3.1 frames, as Kubernetes' streaming endpoints use them. Pure.
 
-There is no flow control: as the Go implementation has it, a WINDOW_UPDATE is ignored and TCP alone holds a writer back.
-Header blocks of one direction share one zlib stream, so frames must be encoded and decoded in their order.
+There is no flow control: as in the Go implementation, a WINDOW_UPDATE is ignored and only TCP holds a writer
+back. Header blocks of one direction share one zlib stream, so frames must be encoded and decoded in their
+order.
 """
 
 import zlib
@@ -37,18 +38,18 @@ _TAIL = (
 DICTIONARY: Final = (
     b"".join(len(word).to_bytes(4, "big") + word.encode() for word in (*_NAMES.split(), *_PAIRS)) + _TAIL.encode()
 )
-"""What both sides take for said already in a header block (SPDY/3, 2.6.10.1)."""
+"""Compression dictionary of header blocks, shared by both sides (SPDY/3, 2.6.10.1)."""
 
 _HEAD, _U32, _SYN = Struct(">II"), Struct(">I"), Struct(">IIBB")
 
 
 class SpdyError(Exception):
-    """Bytes that are no SPDY frame; the connection cannot go on."""
+    """Error: the bytes are no SPDY frame; the connection cannot continue."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame. `kind` 0: data. `status`: of RST_STREAM and GOAWAY. `number`: of PING, of GOAWAY the last stream."""
+    """A frame. `kind` 0: data. `status`: of RST_STREAM and GOAWAY. `number`: of PING; for GOAWAY the last stream."""
 
     kind: int
     stream: int = 0
@@ -60,12 +61,12 @@ class Frame:
 
     @property
     def is_last(self) -> bool:
-        """Whether its sender sends no more on this stream."""
+        """Whether the sender sends nothing after it on this stream."""
         return bool(self.flags & FIN)
 
 
 class Encoder:
-    """Makes the bytes of one direction."""
+    """Encoder of the frames of one direction."""
 
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
@@ -98,14 +99,14 @@ class Encoder:
 
 
 class Decoder:
-    """Reads the bytes of one direction."""
+    """Decoder of the frames of one direction."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that are complete with these bytes; kinds that mean nothing here are left out.
+        """Yield the frames that these bytes complete; frames of unused kinds are left out.
 
         Raises: SpdyError.
         """

@@ -936,7 +936,7 @@ def test_guarantees_as_41_no_spoiled_token_is_taken_and_all_are_answered_alike(c
         for wrong, spoiled in forged(c, token).items():
             if not spoiled.isascii():
                 with pytest.raises(Unauthorized):
-                    c.server.authenticate(spoiled)
+                    c.server.callers.authenticate(spoiled)
                 continue
             code, said = await c.call(spoiled, "GET", PODS)
             answers[wrong] = code, said["message"], said["reason"]
@@ -951,7 +951,7 @@ def test_guarantees_as_41_no_spoiled_token_is_taken_and_all_are_answered_alike(c
 
 @pytest.mark.parametrize("gone", ["account", "pod", "time"])
 def test_guarantees_as_41_an_open_watch_ends_when_its_token_does(cluster, monkeypatch, gone):
-    monkeypatch.setattr("apiserver_fake.server.EXPIRY_CHECK_S", 0.01)
+    monkeypatch.setattr("apiserver_fake.storage.watches.EXPIRY_CHECK_S", 0.01)
 
     async def scenario(c):
         await c.account()
@@ -961,9 +961,11 @@ def test_guarantees_as_41_an_open_watch_ends_when_its_token_does(cluster, monkey
         uid = pod["metadata"]["uid"]
         bound = {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": uid}}
         token = await c.token(expirationSeconds=600, **bound)
-        identity = external(c.server.authenticate(token))
+        identity = external(c.server.callers.authenticate(token))
         watcher = c.server.open_watch(identity, WatchRequest(resource="pods", namespace="default"), lambda _: None)
-        lasting = c.server.open_watch(external(c.server.authenticate("admin-token")), watcher.request, lambda _: None)
+        lasting = c.server.open_watch(
+            external(c.server.callers.authenticate("admin-token")), watcher.request, lambda _: None
+        )
         await asyncio.sleep(0.05)
         before = watcher.end_reason
         if gone == "account":
@@ -982,13 +984,13 @@ def test_guarantees_as_41_an_open_watch_ends_when_its_token_does(cluster, monkey
 
 def test_guarantees_as_41_a_connection_is_good_no_longer_than_its_certificate(cluster, monkeypatch):
     """Nor is who is impersonated over it; another credential is taken in its place."""
-    monkeypatch.setattr("apiserver_fake.server.EXPIRY_CHECK_S", 0.01)
+    monkeypatch.setattr("apiserver_fake.storage.watches.EXPIRY_CHECK_S", 0.01)
 
     async def scenario(c):
         peer = Identity(
             "system:mesh-admin", ("system:mesh-admins",), credential=Credential(expires_s=c.clock.wall() + 600)
         )
-        monkeypatch.setattr("apiserver_fake.rest.server.identity_of_peer", lambda described: peer)
+        monkeypatch.setattr("apiserver_fake.rest.handlers.authentication.identity_of_peer", lambda described: peer)
         acting = {"Impersonate-User": "ann", "Impersonate-Group": "system:masters"}
         async with (
             c.client.get(PODS, params={"watch": "1"}) as own,
@@ -1010,7 +1012,7 @@ def test_a_token_is_no_part_of_what_an_identity_shows(cluster):
     async def scenario(c):
         await c.account()
         token = await c.token()
-        identity = c.server.authenticate(token)
+        identity = c.server.callers.authenticate(token)
         return token, repr(identity), json.dumps(identity.user_info)
 
     token, *shown = cluster(scenario)

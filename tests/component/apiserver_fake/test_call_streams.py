@@ -95,27 +95,27 @@ def break_future(server, monkeypatch):
 
 def break_audit(server, monkeypatch):
     monkeypatch.setattr(server, "audit", object())
-    trail = lambda who, request, *_: BrokenTrail() if request.name == "x" else None  # noqa: E731
-    monkeypatch.setattr(server, "begin_trail", trail)
+    trail = lambda server, caller, who, request: BrokenTrail() if request.name == "x" else None  # noqa: E731
+    monkeypatch.setattr("apiserver_fake.grpc.server._begin_trail", trail)
 
 
 @pytest.mark.parametrize("break_it", [break_beginning, break_waiting, break_future, break_audit])
 def test_a_call_that_trips_over_a_bug_is_answered_500_and_its_stream_goes_on(monkeypatch, break_it):
     async def scenario():
         async with Machine().server() as server:
-            monkeypatch.setattr(server, "authenticate", lambda bearer, peer="": ADMIN)
+            monkeypatch.setattr(server.callers, "authenticate", lambda bearer, peer="": ADMIN)
             break_it(server, monkeypatch)
             return await answers(server, [read(1, "n"), read(2, "x"), node(3, "n"), read(4, "x")])
 
     assert {1: 404, 2: 500, 3: 201, 4: 500} == simloop.run(scenario())
 
 
-@pytest.mark.parametrize("part", ["_read", "_start_write", "_parts"])
+@pytest.mark.parametrize("part", ["_read", "_start_write", "registry"])
 def test_a_call_that_trips_over_a_bug_is_counted_as_ended(monkeypatch, part):
     async def scenario():
         async with Machine().server() as server:
-            monkeypatch.setattr(server, "authenticate", lambda bearer, peer="": ADMIN)
-            monkeypatch.setattr(server, part, broken)
+            monkeypatch.setattr(server.callers, "authenticate", lambda bearer, peer="": ADMIN)
+            monkeypatch.setattr(type(server), part, property(broken) if part == "registry" else broken)
             codes = await answers(server, [read(1, "n"), node(2, "n")])
             return codes, server.requests.in_flight()
 
@@ -151,7 +151,7 @@ def test_a_call_whose_caller_leaves_is_counted_as_ended(monkeypatch):
 def test_a_stream_that_is_closed_by_its_client_ends_once_every_call_is_answered(monkeypatch, frames, codes):
     async def scenario():
         async with Machine().server() as server:
-            monkeypatch.setattr(server, "authenticate", lambda bearer, peer="": ADMIN)
+            monkeypatch.setattr(server.callers, "authenticate", lambda bearer, peer="": ADMIN)
             stream = Stream(*(pb.RequestBatch(requests=frame) for frame in frames))
             async with asyncio.timeout(60.0):
                 await GrpcServer(server, LoopClock()).Mutate(None, stream)

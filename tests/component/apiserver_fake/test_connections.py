@@ -56,7 +56,7 @@ class Outside:
 @asynccontextmanager
 async def outside(world: Any) -> Any:
     """Serve REST of the world's server, with one pod on one node."""
-    world.server.authenticate = lambda bearer, peer="": ADMIN
+    world.server.callers.authenticate = lambda bearer, peer="": ADMIN
     clock = RealClock()
     tracer = Tracer("rest", clock=clock, random=random.Random(1), sinks=())
     running, port = await serve(world.server, "127.0.0.1", 0, clock=clock, tracer=tracer, settings=RestSettings())

@@ -416,8 +416,8 @@ async def splitting(documents, api_version):
 def with_webhook(test):
     async def main():
         async with Machine().cluster() as cluster:
-            cluster.server.definitions()._kinds._make_converter = lambda definition: splitting
-            cluster.server._registry._surroundings._is_converting = True
+            cluster.server.extensions.definitions()._kinds._make_converter = lambda definition: splitting
+            cluster.server.registry._surroundings._is_converting = True
             config = {"url": "https://example.com/convert"}
             webhook = {"clientConfig": config, "conversionReviewVersions": ["v1"]}
             await cluster.define(a_definition(*SPLIT, conversion={"strategy": "Webhook", "webhook": webhook}))

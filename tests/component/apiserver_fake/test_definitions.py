@@ -153,7 +153,7 @@ def test_a_crash_before_the_names_are_accepted_is_gone_on_from():
     async def run():
         machine = Machine()
         async with machine.cluster() as cluster:
-            cluster.server.definitions().look_at = lambda record, is_gone: None
+            cluster.server.extensions.definitions().look_at = lambda record, is_gone: None
             await cluster.call("create", DEFINITIONS, body=a_definition(), code=201)
             await asyncio.sleep(1)
             assert not conditions(await cluster.definition())

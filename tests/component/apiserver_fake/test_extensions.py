@@ -113,7 +113,7 @@ def test_without_conversions_a_kind_is_served_in_its_stored_version_alone():
 def test_a_definition_is_served_though_nothing_was_loaded_for_it_before():
     async def run():
         async with Machine().cluster() as cluster:
-            assert cluster.server._definitions is None
+            assert cluster.server.extensions._definitions is None
             await cluster.define(a_definition())
             assert cluster.is_served()
 

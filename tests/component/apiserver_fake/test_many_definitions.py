@@ -41,7 +41,12 @@ def numbered(number):
 
 def controller_of(server):
     return ApiServiceController(
-        server.store, server.api_for(ADMIN), server._clock, frozenset(), server.definitions().index, lambda *_: False
+        server.store,
+        server.api_for(ADMIN),
+        server._clock,
+        frozenset(),
+        server.extensions.definitions().index,
+        lambda *_: False,
     )
 
 

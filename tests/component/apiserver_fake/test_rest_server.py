@@ -12,7 +12,8 @@ import pytest
 from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.registry.admission.attributes import Connection
 from apiserver_fake.registry.authorization.access import Access
-from apiserver_fake.rest.server import STREAMED_ABOVE, RestSettings, serve
+from apiserver_fake.rest.handlers.answers import STREAMED_ABOVE
+from apiserver_fake.rest.server import RestSettings, serve
 from apiserver_fake.storage.watch_events import bookmark
 from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized
 from services.api.identity import ADMIN, ANONYMOUS
@@ -64,6 +65,31 @@ class AnApi:
             yield batch
 
 
+class ACallers:
+    def authenticate(self, bearer):
+        if bearer not in ("", "secret"):
+            raise Unauthorized("Unauthorized")
+        return ADMIN if bearer else ANONYMOUS
+
+    def certified(self, identity):
+        return identity
+
+    def kubelet_token(self):
+        return ""
+
+    def authorize(self, identity, request):
+        pass
+
+    def authorize_action(self, identity, asked):
+        if identity == ANONYMOUS:
+            raise Forbidden(f'forbidden: User "{identity.user}" cannot {asked.verb} path "{asked.path}"')
+
+
+class AWatches:
+    async def begin(self, identity, request):
+        return None
+
+
 class AServer:
     audit = None
     is_ready = True
@@ -77,37 +103,17 @@ class AServer:
 
     def __init__(self, api):
         self.api, self.seen, self.failure = api, [], ""
+        self.callers, self.watches = ACallers(), AWatches()
 
     def api_for(self, identity, started=None):
         self.seen.append(identity)
         return self.api
 
-    async def begin(self, identity, request):
-        return None
-
     def streaming_api(self, identity, place, send_blocked_max_s, started):
         return self.api_for(identity)
 
-    def authenticate(self, bearer):
-        if bearer not in ("", "secret"):
-            raise Unauthorized("Unauthorized")
-        return ADMIN if bearer else ANONYMOUS
-
-    def certified(self, identity):
-        return identity
-
     async def etcd_failure(self):
         return self.failure
-
-    def kubelet_token(self):
-        return ""
-
-    def authorize(self, identity, request):
-        pass
-
-    def authorize_action(self, identity, asked):
-        if identity == ANONYMOUS:
-            raise Forbidden(f'forbidden: User "{identity.user}" cannot {asked.verb} path "{asked.path}"')
 
     async def admit_connection(self, identity, request, options, complete):
         return Connection(options)
@@ -322,7 +328,7 @@ def test_guarantees_8_2_a_client_that_may_not_write_is_refused_before_the_body_i
 
     async def scenario():
         async with a_rest_server(AnApi({})) as client:
-            client.server.authorize = refuse
+            client.server.callers.authorize = refuse
             return await status_of(client, "POST", "/api/v1/nodes", data=b" " * (4 << 20))
 
     code, body = run(scenario())
@@ -679,7 +685,7 @@ def test_a_stream_needs_the_right_to_create_it_and_a_proxy_that_of_its_method(me
 
     async def scenario():
         async with a_rest_server(AnApi({("pods", "p"): POD, ("nodes", "n"): NODE})) as client:
-            client.server.authorize = refuse
+            client.server.callers.authorize = refuse
             return await status_of(client, method, f"/api/v1/namespaces/d/{path}")
 
     assert run(scenario())[0] == 403
@@ -716,7 +722,7 @@ def test_a_token_that_another_server_made_good_is_no_refusal_in_the_audit_log(be
                 raise Unauthorized("Unauthorized")
             return ADMIN
 
-        server.authenticate = authenticate
+        server.callers.authenticate = authenticate
         return known
 
     assert run(scenario()) == code

@@ -10,7 +10,7 @@ import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.registry.controlplane.event_expiry import EventExpiry
-from apiserver_fake.server import EVENTS_SWEEP_S
+from apiserver_fake.registry.controlplane.event_sweep import EVENTS_SWEEP_S
 from apiserver_fake.storage.records import Change, Record
 from apiserver_fake.wiring import build
 from lab.scenarios.simulation import simloop
@@ -497,7 +497,7 @@ def test_anonymous_callers_may_do_nothing_and_hosts_get_tokens_of_their_nodes():
             host = server.api_for(HOST)
             answer = await host.call(Request(verb="create", resource="nodetokens", name="n1"))
             token = msgspec.json.decode(answer.body)["token"]
-            assert server.authenticate(token, HOST.user).node == "n1"
+            assert server.callers.authenticate(token, HOST.user).node == "n1"
             refused = await host.call(Request(verb="create", resource="nodetokens", name="n2"))
             why = f"the credential of {HOST.user} is for n1 alone"
             assert (refused.code, refused.error().message) == (403, f'nodetokens "n2" is forbidden: {why}')
@@ -512,7 +512,7 @@ def test_node_tokens_survive_a_restart():
         async with machine.server() as server:
             answer = await server.api_for(HOST).call(Request(verb="create", resource="nodetokens", name="n1"))
         async with machine.server() as server:
-            assert server.authenticate(msgspec.json.decode(answer.body)["token"], HOST.user).node == "n1"
+            assert server.callers.authenticate(msgspec.json.decode(answer.body)["token"], HOST.user).node == "n1"
 
     simloop.run(scenario())
 

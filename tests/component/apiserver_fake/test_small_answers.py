@@ -5,6 +5,7 @@ from multidict import MultiDict
 
 from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.rest import discovery, paths
+from apiserver_fake.rest.parameters import Parameters
 from apiserver_fake.rest.swagger import document
 from lab.scenarios.simulation import simloop
 from services.api.errors import ApiError
@@ -141,7 +142,7 @@ def test_a_kind_that_takes_any_field_is_published_in_version_2_as_an_object():
 def sent_by(verb, manager):
     rest = ["namespaces", "n", "pods", *([] if verb == "create" else ["p"])]
     route = paths.parse(whole_catalogue(), "", "v1", rest)
-    return paths.to_request(verb, route, paths.Parameters(MultiDict(fieldManager=manager)), body=b"{}")
+    return paths.to_request(verb, route, Parameters(MultiDict(fieldManager=manager)), body=b"{}")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ async def filled(server):
 async def stream(server, identity, **request):
     """Open a watch as the REST server does, once it is its turn."""
     asked = WatchRequest(resource="configmaps", **request)
-    place = await server.begin(identity, asked)
+    place = await server.watches.begin(identity, asked)
     return server.streaming_api(identity, place, BLOCKED_S, lambda: None).watch(asked)
 
 
@@ -125,15 +125,18 @@ def test_a_watch_with_little_or_from_now_on_waits_for_no_turn_and_a_refused_one_
     async def scenario():
         async with Machine().server() as server:
             await filled(server)
-            held = [await server.begin(ANN, WatchRequest(resource="configmaps")) for _ in range(AT_ONCE_PER_IDENTITY)]
+            held = [
+                await server.watches.begin(ANN, WatchRequest(resource="configmaps"))
+                for _ in range(AT_ONCE_PER_IDENTITY)
+            ]
             few = WatchRequest(resource="namespaces")
             named = WatchRequest(resource="configmaps", namespace="default", field_selector="metadata.name=p0001")
             now = WatchRequest(resource="configmaps", resource_version=str(server.store.rv))
-            assert [await server.begin(ANN, each) for each in (few, named, now)] == [None] * 3
+            assert [await server.watches.begin(ANN, each) for each in (few, named, now)] == [None] * 3
             with pytest.raises(Forbidden):
-                await server.begin(ANONYMOUS, WatchRequest(resource="configmaps"))
+                await server.watches.begin(ANONYMOUS, WatchRequest(resource="configmaps"))
             many_missed = WatchRequest(resource="configmaps", resource_version=str(server.store.rv - COUNT))
-            waiting = asyncio.create_task(server.begin(ANN, many_missed))
+            waiting = asyncio.create_task(server.watches.begin(ANN, many_missed))
             await asyncio.sleep(1)
             assert not waiting.done()
             held[0].leave()

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from apiserver_fake.registry.admission.rehearsals import Rehearsals
 from apiserver_fake.registry.conversion import Conversion
 from apiserver_fake.registry.sessions import Unconverted
 from apiserver_fake.rest.versions import versioned
-from apiserver_fake.server import ApiServer
 from services.api.identity import ADMIN
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.wire import Request, WatchRequest
@@ -323,6 +323,6 @@ def test_the_time_a_conversion_may_take_is_that_of_the_request(is_answered):
             await asyncio.Event().wait()
         return documents
 
-    found = asyncio.run(ApiServer._converted(Unconverted(Conversion(question=ask), [{}]), 0.01))
+    found = asyncio.run(Rehearsals._converted(Unconverted(Conversion(question=ask), [{}]), 0.01))
 
     assert (found == [{}]) is is_answered

@@ -16,8 +16,10 @@ from services.runtime.child import Child
 from services.runtime.components import Schedulers, block_sizes
 from services.runtime.config import MeshError
 from services.runtime.credentials import CLIENTS_FOLDER
+from services.runtime.mesh.keeper import ProcessKeeper
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.mesh_directory import RUN_FOLDER, STATE_FILE
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 from services.telemetry.pieces import MIB, Budget
 
 
@@ -39,7 +41,7 @@ def started(tmp_path, monkeypatch):
     async def stop(self, *, at_once=False):
         order.append(f"-{self.name}")
 
-    monkeypatch.setattr(Supervisor, "_start_all", start_all)
+    monkeypatch.setattr(ProcessKeeper, "start_all", start_all)
     monkeypatch.setattr(Child, "stop", stop)
 
     def start(look=lambda _: None, **options):

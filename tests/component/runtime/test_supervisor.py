@@ -12,8 +12,9 @@ from services.runtime import supervisor as module
 from services.runtime.child import Child
 from services.runtime.config import MeshError
 from services.runtime.control import ControlServer, NoAnswer, ask, request
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.mesh_directory import STATE_FILE
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 
 
 class Refused(Child):
@@ -49,7 +50,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(mesh):
         child.was_ever_ready = True
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("services.runtime.child.BACKOFF_MIN_S", 0.01)
-            await asyncio.wait_for(supervisor._start_all([child]), 10)
+            await asyncio.wait_for(supervisor._keeper.start_all([child]), 10)
         found = child.state, child.restarts, child.last_error
         await supervisor.stop()
         return found
@@ -138,7 +139,7 @@ def test_a_mesh_whose_process_cannot_start_ends_with_what_the_process_ended_with
 
     async def run():
         with pytest.raises(MeshError, match=says):
-            await asyncio.wait_for(supervisor._start_all([child]), 10)
+            await asyncio.wait_for(supervisor._keeper.start_all([child]), 10)
 
     asyncio.run(run())
     assert len(child.exit_codes) == (1 if code == 64 else 2), "only what another try may change is tried again"

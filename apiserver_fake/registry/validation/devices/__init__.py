@@ -1,1 +1,1 @@
-"""Rules of `resource.k8s.io`: what claims, templates, classes, slices and taint rules may say."""
+"""Validation of `resource.k8s.io`: claims, templates, classes, slices and taint rules."""

@@ -1,9 +1,9 @@
-"""What a ResourceClaim may ask for, and what its allocator and its drivers may say of it.
+"""Validation of ResourceClaims: their requests, and the status that the allocator and the drivers write.
 
-A request is `exactly` one kind of device, or a list of alternatives of which the first that can be had is taken
-(KEP-4816). Constraints, configuration and results refer to a request by `name`, or by `name/alternative`.
-The texts are upstream's (`pkg/apis/resource/validation`, v1.36). Source: dra-core 1.3; KEP-4381, KEP-4816, KEP-4817,
-KEP-5007, KEP-5075.
+A request is `exactly` one kind of device, or a list of alternatives of which the first available one is taken
+(KEP-4816). Constraints, configuration and results refer to a request by `name`, or by `name/alternative`. The
+texts are upstream's (`pkg/apis/resource/validation`, v1.36). Source: dra-core 1.3; KEP-4381, KEP-4816,
+KEP-4817, KEP-5007, KEP-5075.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -94,7 +94,9 @@ _REQUEST = Struct(
 
 
 def request_names(requests: Iterable[Document]) -> frozenset[str]:
-    """Return what requests may be called by: each one's name, and `name/alternative` for each alternative."""
+    """Return the names by which requests can be referenced: each request's name, and `name/alternative` for
+    alternatives.
+    """
     return frozenset(_request_names(requests))
 
 
@@ -128,7 +130,7 @@ def _named_request(name: str, path: str, report: Report) -> Causes:
 
 
 _REQUESTS = Field("requests", most=LIST_MAX, items=Field(rule=_named_request))
-"""References to requests of the claim."""
+"""Field with references to requests of the claim."""
 
 
 def _attribute(constraint: Document, at: str, report: Report) -> Causes:
@@ -147,7 +149,7 @@ CONSUMER = Struct(
 
 
 def names_claim(consumer: Document) -> bool:
-    """Whether a claim is said to be the consumer."""
+    """Whether the consumer reference names a ResourceClaim."""
     return consumer.get("apiGroup") == "resource.k8s.io" and consumer.get("resource") == "resourceclaims"
 
 
@@ -172,7 +174,7 @@ CLAIM_SPEC = Struct(_DEVICES_OF_CLAIM, Field("reservedFor", rule=_reserved_for))
 
 
 def binding_conditions(holder: Document, at: str, report: Report) -> Causes:
-    """A rule for what must become True before a pod is bound, and what must not: both or none, none in both."""
+    """Check `bindingConditions` and `bindingFailureConditions`: both or neither are set, and they do not overlap."""
     names = {each: holder.get(each) or [] for each in ("bindingConditions", "bindingFailureConditions")}
     for name, values in names.items():
         if wrong := too_many(at + name, len(values), BINDING_CONDITIONS_MAX):

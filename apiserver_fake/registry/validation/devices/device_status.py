@@ -1,4 +1,4 @@
-"""What drivers say of the devices that a claim has: `status.devices` (KEP-4817).
+"""Validation of `status.devices`: the status of allocated devices, as drivers report it (KEP-4817).
 
 An entry is for one device of the allocation, or one share of it. The texts are upstream's
 (`pkg/apis/resource/validation`, v1.36). Source: dra-core 1.3.
@@ -25,11 +25,11 @@ NOT_ALLOCATED = "must be an allocated device in the claim"
 NOT_CIDR = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
 
 DeviceKey = tuple[str, str, str, str]
-"""Driver, pool, device, and the share of it, "" where it is not shared."""
+"""Driver, pool, device, and share id ("" if the device is not shared)."""
 
 
 def key_of(entry: Document) -> DeviceKey:
-    """Return which device a result of an allocation, or an entry of `status.devices`, is about."""
+    """Return the device key of an allocation result, or of an entry of `status.devices`."""
     driver, pool, device, share = (entry.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
     return driver, pool, device, share
 
@@ -73,4 +73,4 @@ DEVICE_STATUS = Struct(
         ),
     ),
 )
-"""Checked with the keys of the allocated devices as the report's scope."""
+"""Field table of an entry of `status.devices`. The report's scope must hold the keys of the allocated devices."""

@@ -1,4 +1,5 @@
-"""The forms and parts that the kinds of `resource.k8s.io` share: names, selectors, opaque parameters, node selectors.
+"""Formats and fields that the kinds of `resource.k8s.io` share: names, selectors, opaque parameters, node
+selectors.
 
 The texts are upstream's (`pkg/apis/resource/validation`, v1.36). Source: KEP-4381; dra-core 1.1.
 """
@@ -78,12 +79,12 @@ def fully_qualified(path: str, value: str) -> list[Cause]:
 
 
 def uid(path: str, value: str) -> list[Cause]:
-    """Check the uid that distinguishes the shares of a device."""
+    """Check the uid that identifies a share of a device."""
     return [] if _UID_RE.fullmatch(value) else [invalid(path, value, UID_TEXT)]
 
 
 def no_two(*names: str) -> Check:
-    """Return a rule for the items of a list: no two have the same members of these names; the item is named."""
+    """Return a rule that no two items of a list have equal members of these names; the refusal names the item."""
 
     def check(item: Document, at: str, report: Report) -> Causes:
         key = "/".join(str(item.get(name) or "") for name in names)
@@ -134,7 +135,7 @@ SELECTORS = Field("selectors", most=LIST_MAX, items=Struct(_selector))
 
 
 def json_object(maximum: int) -> Check:
-    """Return a rule for what is kept for a driver as it came: an object of at most so many bytes."""
+    """Return a rule for opaque driver data: it must be an object of at most `maximum` bytes of JSON."""
 
     def check(value: Any, path: str, report: Report) -> Causes:
         if len(msgspec.json.encode(value)) > maximum:
@@ -153,7 +154,7 @@ OPAQUE = Field(
         Field("parameters", required=True, rule=json_object(OPAQUE_BYTES_MAX)),
     ),
 )
-"""Configuration for one driver."""
+"""Field with the opaque configuration for one driver."""
 
 
 def _one(selector: Document, at: str, report: Report) -> Causes:

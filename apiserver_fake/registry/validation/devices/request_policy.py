@@ -1,7 +1,7 @@
-"""How requests for a share of a capacity are rounded, and which policies make sense (KEP-5075).
+"""Validation of request policies: how requests for a share of a capacity are rounded (KEP-5075).
 
-A policy names values, or a range with steps, and what a claim gets that requests nothing. Steps count whole units, as
-upstream's do (`pkg/apis/resource/validation`, v1.36).
+A policy lists values, or a range with steps, and a default for a claim that requests nothing. Steps count whole
+units, as upstream's do (`pkg/apis/resource/validation`, v1.36).
 """
 
 from itertools import pairwise
@@ -22,7 +22,7 @@ OPTIONS_MAX = 10
 
 
 def check_policy(value: str, policy: Document, at: str) -> Causes:
-    """Yield what is wrong with the policy of a capacity of `value`, a valid quantity."""
+    """Yield the errors in the policy of a capacity of `value`, a valid quantity."""
     options, span, default = policy.get("validValues") or [], policy.get("validRange"), policy.get("default")
     if options and span is not None:
         text = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'

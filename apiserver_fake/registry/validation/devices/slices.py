@@ -1,8 +1,8 @@
-"""What a ResourceSlice may publish: devices, where they are, and the counters of their pool.
+"""Validation of ResourceSlices: devices, their location, and the counters of their pool.
 
-A slice has devices or the counter sets that devices of the pool draw from, not both (KEP-4815). A device that several
-claims may share says how requests for its capacities are rounded (KEP-5075).
-The texts are upstream's (`pkg/apis/resource/validation`, v1.36). Source: dra-core 1.1.
+A slice has devices, or the counter sets that devices of the pool consume, but not both (KEP-4815). A device
+that several claims may share states how requests for its capacities are rounded (KEP-5075). The texts are
+upstream's (`pkg/apis/resource/validation`, v1.36). Source: dra-core 1.1.
 """
 
 import re

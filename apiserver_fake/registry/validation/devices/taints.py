@@ -1,4 +1,4 @@
-"""Taints of devices, tolerations of requests, and the rules that administrators taint devices by (KEP-5055)."""
+"""Taints of devices, tolerations of requests, and the rules by which administrators taint devices (KEP-5055)."""
 
 from apiserver_fake.registry.validation.devices.names import driver_name, pool_name
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
@@ -44,4 +44,4 @@ TAINT_RULE_SPEC = Struct(
     ),
     Field("taint", missing={}, struct=TAINT),
 )
-"""An empty field of the selector is a mistake, an absent one selects everything."""
+"""Field table of a taint rule's spec. An empty selector field is an error; an absent one selects everything."""

@@ -1,1 +1,1 @@
-"""Rules and defaults of a pod's spec, wherever it stands: in a Pod or in a workload's template."""
+"""Rules and defaults of a pod's spec, in a Pod or in a workload's template."""

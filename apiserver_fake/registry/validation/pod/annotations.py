@@ -1,4 +1,5 @@
-"""Rules of annotations that mean something to pods: mirror pods, costs of deletion, seccomp, AppArmor, tolerations.
+"""Rules of annotations with a meaning for pods: mirror pods, deletion costs, seccomp, AppArmor,
+tolerations.
 
 Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidatePodSpecificAnnotations`,
 `ValidatePodSpecificAnnotationUpdates`, `validateSeccompAnnotationsAndFields`,
@@ -28,7 +29,7 @@ _COST = re.compile(r"0|-[0-9]+|[1-9][0-9]*")
 
 
 def check_annotations(annotations: Document, spec: Document, at: str, report: Report) -> None:
-    """Add what is wrong with the annotations of a pod or a template; `at` is their path."""
+    """Add the errors in the annotations of a pod or a template to the report; `at` is their path."""
     if not annotations:
         return
     causes = report.causes
@@ -77,7 +78,7 @@ def _app_armor(container: str, profile: str, spec: Document, path: str) -> Cause
 
 
 def check_agreement(annotations: Document, spec: Document, at: str) -> Causes:
-    """Yield where annotations of a new pod say other than the fields that came for them; `at` is the spec's path."""
+    """Yield the annotations of a new pod that contradict the fields which replaced them; `at` is the spec's path."""
     if not annotations:
         return
     context = spec.get("securityContext") or {}
@@ -114,7 +115,7 @@ def _agree(said: str, profile: Document, path: str, what: str, defaults: tuple[s
 
 
 def check_annotations_update(old: Document, new: Document, at: str) -> Causes:
-    """Yield what an update may not change: that a pod mirrors another, and AppArmor's profiles."""
+    """Yield the forbidden changes of an update: of the mirror pod annotation, and of AppArmor annotations."""
     if old == new:
         return
     kinds = {MIRROR_ANNOTATION: "mirror pod annotation"}

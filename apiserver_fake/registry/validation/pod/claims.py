@@ -1,7 +1,7 @@
-"""What pods say of claims for devices: which ones they use, which were made for them, how the devices are.
+"""Device claims in pods: the claims they use, the claims made for them, and the health of devices.
 
-The texts are upstream's (`pkg/apis/core/validation`, v1.36). Source: KEP-4381; KEP-5004 for claims that the scheduler
-makes for extended resources; KEP-4680 for the health of devices; dra-core 1.5.
+The texts are upstream's (`pkg/apis/core/validation`, v1.36). Source: KEP-4381; KEP-5004 for claims that the
+scheduler makes for extended resources; KEP-4680 for the health of devices; dra-core 1.5.
 """
 
 from collections.abc import Iterable
@@ -63,11 +63,11 @@ def _name_once(claim: Document, at: str, report: Report) -> Causes:
 
 
 POD_CLAIM = Struct(_name_once, _source)
-"""A claim by the name that containers use, of a pod or of a pod group."""
+"""Field table of a claim reference of a pod or a pod group, under the name that containers use."""
 
 
 def made_claims(statuses: Iterable[Document], spec: Document, at: str) -> Causes:
-    """Check which claims were made: `status.resourceClaimStatuses` of a pod or a pod group."""
+    """Check `status.resourceClaimStatuses` of a pod or a pod group: the claims that were made."""
     names = {each.get("name") for each in spec.get("resourceClaims") or ()}
     seen: set[str] = set()
     for index, each in enumerate(statuses):
@@ -108,7 +108,9 @@ def extended_resource_claim(status: Document, spec: Document, at: str) -> Causes
 
 
 def device_health(statuses: Iterable[Document], containers: Iterable[Document], at: str) -> Causes:
-    """Check `allocatedResourcesStatus` of containers: what each has, and the health of every piece of it."""
+    """Check `allocatedResourcesStatus` of containers: the resources of each, and the health of each of their
+    devices.
+    """
     specs = {each.get("name"): each for each in containers}
     for index, status in enumerate(statuses):
         container = specs.get(status.get("name"))

@@ -75,7 +75,9 @@ def _host_ports_once(containers: Iterable[tuple[str, Document]], report: Report)
 
 
 def without_own_policies(spec: Document) -> Document:
-    """Return the spec as a server whose gate is off takes it: of all this only sidecars are left."""
+    """Return the spec as a server with the gate off stores it: without restart policies of containers, except
+    sidecars.
+    """
     changed = dict(spec)
     for kind in ("initContainers", "containers"):
         if containers := spec.get(kind):
@@ -116,7 +118,9 @@ def _restart_action(action: str, path: str, report: Report) -> Causes:
 
 
 def restarts_all(stored: Document) -> bool:
-    """Whether a container of a stored pod, or of an object's pod template, restarts all others when it ends."""
+    """Whether a container of a stored pod, or of an object's pod template, restarts all other containers when
+    it exits.
+    """
     spec = stored.get("spec") or {}
     spec = (spec.get("jobTemplate") or {}).get("spec") or spec
     spec = (spec.get("template") or {}).get("spec") or spec
@@ -208,15 +212,15 @@ _RUNNING = Struct(
     Field("readinessProbe", struct=READINESS),
     Field("startupProbe", struct=ONCE),
 )
-"""Hooks and probes: of containers that run beside each other."""
+"""Hooks and probes, for containers that run concurrently."""
 CONTAINER = Struct(*_COMMON, *(Field(each.name, struct=each.struct, is_checked=False) for each in _RUNNING.fields))
-"""What all containers have, and the defaults of what only some may have."""
+"""Field table of all containers, with the defaults of fields that only some containers may have."""
 HOOKS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _NO_HOOKS = "may not be set for init containers without restartPolicy=Always"
 
 
 def check_containers(containers: list[Document], path: str, report: Report) -> Iterable[Any]:
-    """Check the containers that run beside each other."""
+    """Check the containers that run concurrently."""
     causes, names = report.causes, set()
     for index, container in enumerate(containers):
         at = f"{path}[{index}]."
@@ -233,7 +237,7 @@ def check_containers(containers: list[Document], path: str, report: Report) -> I
 
 
 def check_init_containers(containers: list[Document], path: str, report: Report) -> Iterable[Any]:
-    """Check the containers that run first, one after another, and the sidecars among them."""
+    """Check the init containers, including sidecars."""
     causes = report.causes
     names = {each.get("name") or "" for each in report.scope.spec.get("containers") or ()}
     for index, container in enumerate(containers):
@@ -269,12 +273,12 @@ NOT_EPHEMERAL = (
     "startupProbe",
     "lifecycle",
 )
-"""What an ephemeral container cannot have: it is no part of what the pod offers or was allocated."""
+"""Fields that an ephemeral container cannot have, because it is no part of the pod's service or its allocation."""
 _NOT_EPHEMERAL_TEXT = "cannot be set for an Ephemeral Container"
 
 
 def check_ephemeral_containers(containers: list[Document], path: str, report: Report) -> Iterable[Any]:
-    """Check containers for looking into a pod that runs (KEP-277)."""
+    """Check ephemeral containers, which debug a running pod (KEP-277)."""
     causes, spec = report.causes, report.scope.spec
     others = {each.get("name") or "" for kind in ("containers", "initContainers") for each in spec.get(kind) or ()}
     names = set(others)
@@ -303,7 +307,7 @@ def _trimmed(container: Mapping[str, Any], at: str, report: Report) -> None:
 
 
 def check_images(spec: Document, at: str, report: Report) -> None:
-    """Check that the images of a pod have no blanks around them; templates may have."""
+    """Check that the image names of a pod have no surrounding whitespace; templates may have it."""
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(kind) or ()):
             _trimmed(container, f"{at}{kind}[{index}].", report)

@@ -1,8 +1,9 @@
-"""What a Pod gets beyond the defaults in the table of its spec: pods only, templates stay as they are.
+"""Defaults of a Pod beyond those in the table of its spec; templates do not get them.
 
-Defaults copy what they change (a patched document shares the rest with the stored one). A pod's own resources stand
-beside its containers': what they are by default, and how the two must agree. Source: KEP-2837, KEP-5419;
-kep-1287-in-place-resize 13; upstream `defaultPodRequests` and `validatePodResourceConsistency` (v1.36).
+Defaults copy what they change (a patched document shares the rest with the stored one). A pod may have
+resources of its own besides those of its containers; this module sets their defaults and checks that both
+agree. Source: KEP-2837, KEP-5419; kep-1287-in-place-resize 13; upstream `defaultPodRequests` and
+`validatePodResourceConsistency` (v1.36).
 """
 
 import msgspec
@@ -17,7 +18,7 @@ from services.api.quantity import amount, canonical, format_amount
 
 
 def requests_from_limits(spec: Document) -> Document:
-    """Return the spec with each limit that has no request taken as the request (pods only, as upstream)."""
+    """Return the spec with missing requests set from the limits (pods only, as upstream)."""
     completed = dict(spec)
     for kind in CONTAINER_LISTS[:2]:
         if containers := spec.get(kind):
@@ -36,9 +37,11 @@ def _requested(container: Document) -> Document:
 
 
 def with_resize_policies(spec: Document) -> Document:
-    """Return the spec with NotRequired for cpu and memory that a container or sidecar asks for and says nothing about.
+    """Return the spec with resize policy NotRequired for cpu and memory requests of containers and sidecars
+    without a policy.
 
-    Pods only, as upstream; what comes in by a resize is defaulted too, so that a whole pod can be put back as read.
+    Pods only, as upstream; the spec of a resize gets these defaults too, so that a whole pod can be sent back as
+    read.
     """
     completed = dict(spec)
     for kind in CONTAINER_LISTS[:2]:
@@ -105,10 +108,10 @@ _NAMES = tuple(sorted(POD_LEVEL))
 
 
 def with_pod_level_requests(spec: Document) -> Document:
-    """Return the spec with requests of the pod's own wherever it has limits of its own.
+    """Return the spec with pod-level requests added for its pod-level limits.
 
-    They are what its containers ask for together, or else as large as the limit. Quantities that cannot be read are
-    left to validation.
+    A request is the sum of the containers' requests, or else equal to the limit. Unreadable quantities are left to
+    validation.
     """
     level = spec.get("resources") or {}
     limits, requests = level.get("limits") or {}, level.get("requests") or {}
@@ -124,9 +127,9 @@ def with_pod_level_requests(spec: Document) -> Document:
 
 
 def check_pod_level(spec: Document, at: str) -> Causes:
-    """Return where containers ask for more than their pod, or one may use more than it; `at`: of the pod's resources.
+    """Yield an error where containers request more than the pod, or where a limit exceeds the pod's limit.
 
-    What cannot be read is left out.
+    `at`: path of the pod's resources. Unreadable quantities are skipped.
     """
     level = spec.get("resources") or {}
     limits, requests = level.get("limits") or {}, level.get("requests") or {}

@@ -1,8 +1,8 @@
-"""Rules of environment variables, and of the fields of a pod that variables and files take their values from.
+"""Rules of environment variables, and of pod fields from which variables and files take their values.
 
 Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidateEnv`, `ValidateEnvFrom`,
-`validateObjectFieldSelector`, `validateContainerResourceFieldSelector`; upstream `pkg/apis/core/pods/helpers.go`;
-KEP-3721 for variables from files, KEP-4369 for their names.
+`validateObjectFieldSelector`, `validateContainerResourceFieldSelector`; upstream
+`pkg/apis/core/pods/helpers.go`; KEP-3721 for variables from files, KEP-4369 for their names.
 """
 
 from collections.abc import Sequence
@@ -92,7 +92,9 @@ def field_of(fields: Sequence[str]) -> Struct:
 
 
 def resource_of(*, is_named: bool) -> Struct:
-    """Return the table of a selector of a container's limit or request; `is_named`: it says of which container."""
+    """Return the table of a selector of a container's limit or request; `is_named`: the selector names the
+    container.
+    """
 
     def check(selector: Document, at: str, report: Report) -> Causes:
         name = selector.get("resource") or ""
@@ -165,7 +167,7 @@ VARIABLES = Struct(
 
 
 def files_are_in_empty_dirs(spec: Document, at: str, report: Report) -> Causes:
-    """Files that variables are read from are in volumes of the kind emptyDir."""
+    """Check that files from which variables are read are in emptyDir volumes."""
     sources: dict[str, Document] = {}
     for path, container in containers(spec, at):
         for index, variable in enumerate(container.get("env") or ()):

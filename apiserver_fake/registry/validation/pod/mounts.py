@@ -1,7 +1,7 @@
-"""Rules of what a container mounts, and of block devices it is given.
+"""Rules of a container's volume mounts and block devices.
 
-Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidateVolumeMounts`, `ValidateVolumeDevices`,
-`validateMountPropagation`, `validateMountRecursiveReadOnly`.
+Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidateVolumeMounts`,
+`ValidateVolumeDevices`, `validateMountPropagation`, `validateMountRecursiveReadOnly`.
 """
 
 from apiserver_fake.registry.validation.fields import Report
@@ -15,7 +15,7 @@ _NOT_BLOCK = "can only use volume source type of PersistentVolumeClaim or Epheme
 
 
 def mounts_and_devices(container: Document, at: str, report: Report) -> Causes:
-    """Check a container's mounts and devices: each volume and each path is there once, in one of the two lists."""
+    """Check a container's mounts and devices: each volume and each path occurs once, in one of the two lists."""
     mounts, devices = container.get("volumeMounts"), container.get("volumeDevices")
     if mounts:
         yield from _mounts(mounts, container, f"{at}volumeMounts", report)

@@ -1,7 +1,8 @@
-"""Rules of a pod's names and of how it finds others: host names, aliases, DNS, ports of the host's network.
+"""Rules of a pod's names and name resolution: host names, aliases, DNS; and of host network ports.
 
-Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `validatePodDNSConfig`, `ValidateHostAliases`,
-`validatePodHostName`, `validatePodHostNetworkDeps`; KEP-4762 for `hostnameOverride`, KEP-4427 for search domains.
+Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `validatePodDNSConfig`,
+`ValidateHostAliases`, `validatePodHostName`, `validatePodHostNetworkDeps`; KEP-4762 for `hostnameOverride`,
+KEP-4427 for search domains.
 """
 
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
@@ -22,7 +23,7 @@ NAME_SERVERS_MAX, SEARCHES_MAX, SEARCHES_LENGTH_MAX, HOST_NAME_MAX = 3, 32, 2048
 
 
 def dns_config(spec: Document, at: str, report: Report) -> Causes:
-    """Check what a pod says of DNS; a pod that takes nothing from its node names at least one server."""
+    """Check the DNS settings of a pod; with dnsPolicy None it needs at least one name server."""
     config = spec.get("dnsConfig")
     if spec.get("dnsPolicy") == "None":
         if config is None:
@@ -56,7 +57,7 @@ HOST_ALIAS = Struct(Field("ip", missing="", form=address), Field("hostnames", it
 
 
 def host_name(name: str, path: str, report: Report) -> Causes:
-    """Check a host name that stands for the one which the pod's own names make."""
+    """Check a host name that overrides the one derived from the pod's names."""
     spec = report.scope.spec
     if spec.get("setHostnameAsFQDN"):
         yield forbidden(path, "may not be specified when setHostnameAsFQDN is true")
@@ -68,7 +69,9 @@ def host_name(name: str, path: str, report: Report) -> Causes:
 
 
 def ports_of_host(spec: Document, at: str, report: Report) -> Causes:
-    """Check that containers in the host's network have the host's ports; templates may leave that open."""
+    """Check that containers in the host's network use equal host and container ports; templates may leave host
+    ports unset.
+    """
     if not spec.get("hostNetwork"):
         return
     for index, container in enumerate(spec.get("containers") or ()):

@@ -1,4 +1,4 @@
-"""Paths that stand in pods: below a volume, without a way out of it.
+"""Validation of paths in pods: they must be below a volume and not leave it.
 
 Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `validateLocalDescendingPath`,
 `validatePathNoBacksteps`, `ValidateLocalNonReservedPath`.
@@ -13,13 +13,13 @@ def no_backsteps(path: str, value: str) -> list[Cause]:
 
 
 def descending(path: str, value: str) -> list[Cause]:
-    """Check that a path is relative and does not lead out."""
+    """Check that a path is relative and does not leave its parent."""
     causes = [invalid(path, value, "must be a relative path")] if value.startswith("/") else []
     return causes + no_backsteps(path, value)
 
 
 def local(path: str, value: str) -> list[Cause]:
-    """Check a relative path that does not begin with `..`, which is kept for atomic writers."""
+    """Check a relative path that does not begin with `..`, which is reserved for atomic writers."""
     causes = descending(path, value)
     if value.startswith("..") and not value.startswith("../"):
         causes.append(invalid(path, value, "must not start with '..'"))

@@ -1,8 +1,9 @@
-"""Rules of what a pod says about where it may go: tolerations, affinity, topology spread, and their label keys.
+"""Rules of a pod's scheduling constraints: tolerations, affinity, topology spread, and their label keys.
 
-`matchLabelKeys` and `mismatchLabelKeys` name labels whose values, as the pod has them, join a label selector. The API
-server writes them into the selector when a pod is created, so that no other component needs to know of them.
-The texts are upstream's (`pkg/apis/core/validation`). Source: KEP-3633 (pod affinity), KEP-3243 (topology spread).
+`matchLabelKeys` and `mismatchLabelKeys` name labels of the pod whose values are added to a label selector. The
+API server writes them into the selector when a pod is created, so that no other component needs to know of
+them. The texts are upstream's (`pkg/apis/core/validation`). Source: KEP-3633 (pod affinity), KEP-3243 (topology
+spread).
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def with_label_keys(spec: Document, labels: Mapping[str, str], *, spreads: bool) -> Document:
-    """Return the spec with the keys' values in its selectors; `spreads`: in those of topology spread, too."""
+    """Return the spec with the keys' values in its affinity selectors. `spreads`: in those of topology spread, too."""
     completed = dict(spec)
     affinity = spec.get("affinity") or {}
     sides = {side: _side_with_keys(affinity[side], labels) for side in SIDES if affinity.get(side)}
@@ -180,7 +181,7 @@ _VALUES = Field("values", items=Field(missing="", form=label_value))
 NODE_TERM = Struct(Field("matchExpressions", items=Struct(_node_requirement, _KEY, _VALUES)), _FIELDS)
 """One term of a node selector."""
 _PREFERRED_TERM = Struct(Field("matchExpressions", items=Struct(_node_requirement, _KEY)), _FIELDS)
-"""The same where it is a preference: its values may be no labels, which match no node."""
+"""One term of a node preference: values need not be valid labels, and then match no node."""
 NODE_SELECTOR_TERMS = Field(
     "nodeSelectorTerms",
     required="must have at least one node selector term",

@@ -1,4 +1,4 @@
-"""Rules of probes and of lifecycle hooks: one handler each, and when it runs.
+"""Rules of probes and lifecycle hooks: one handler each, and its timing.
 
 Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `validateProbe`, `validateHandler`,
 `validateLifecycle`, `validateStopSignal`; KEP-3960 for sleeping hooks, KEP-4960 for stop signals.
@@ -91,7 +91,7 @@ def _probe(*last: Field) -> Struct:
 
 
 ONCE = _probe(Field("successThreshold", rule=_once))
-"""A liveness or startup probe: one success is enough."""
+"""Field table of a liveness or startup probe, whose success threshold is 1."""
 READINESS = _probe(Field("terminationGracePeriodSeconds", rule=_not_for_readiness))
 
 

@@ -1,4 +1,4 @@
-"""Rules of limits and requests: of containers, of a pod as a whole, of its overhead.
+"""Rules of limits and requests of containers and of a pod as a whole, and of its overhead.
 
 Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `validateResourceRequirements`,
 `ValidateContainerResourceName`, `validatePodResourceName`, `validatePodResourceConsistency`; KEP-2837.
@@ -48,13 +48,13 @@ _KNOWN = OF_CONTAINERS | frozenset(
         "storage",
     )
 )
-"""Names without a domain that mean something anywhere."""
+"""Known resource names without a domain, for any object."""
 NOT_A_NAME = "must be one of the names in pod.spec.resourceClaims"
 Naming = Callable[[str, str], list[Cause]]
 
 
 def resource_name(path: str, name: str) -> list[Cause]:
-    """Check the name of a resource of anything: with a domain, or one that is known."""
+    """Check a resource name of any object: it has a domain, or is a known name."""
     if wrong := qualified_name(path, name):
         return wrong
     if "/" not in name and name not in _KNOWN and not name.startswith((PREFIX, f"requests.{PREFIX}")):
@@ -63,7 +63,7 @@ def resource_name(path: str, name: str) -> list[Cause]:
 
 
 def is_native(name: str) -> bool:
-    """Whether a resource is Kubernetes' own: without a domain, or of `kubernetes.io`."""
+    """Whether a resource is Kubernetes' own: its name has no domain, or the domain `kubernetes.io`."""
     return "/" not in name or "kubernetes.io/" in name
 
 
@@ -96,7 +96,7 @@ def check_resources(resources: Document, path: str, report: Report) -> Causes:
 
 
 def check_overhead(amounts: Document, path: str, report: Report) -> Causes:
-    """Check a pod's overhead (KEP-688): as limits."""
+    """Check a pod's overhead (KEP-688) by the rules for limits."""
     return _requirements({"limits": amounts}, path, name_of_container, report)
 
 

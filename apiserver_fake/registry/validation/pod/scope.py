@@ -1,4 +1,4 @@
-"""What the rules of one pod's spec share while it is checked."""
+"""State that the rules of one pod's spec share while it is checked."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 @dataclass
 class PodScope:
-    """One spec being checked.
+    """The state of the check of one pod spec.
 
-    `spec`: the whole of it. `pod`: the metadata of the pod it is of, None in a template. `volumes`: those without
-    mistakes, by name, filled in as they are checked. `claims`: the names by which containers use claims.
+    `spec`: the whole spec. `pod`: the metadata of its pod, None in a template. `volumes`: the valid volumes by
+    name, added as they are checked. `claims`: the names by which containers use claims.
     """
 
     spec: Document
@@ -24,12 +24,12 @@ class PodScope:
 
     @property
     def os(self) -> str:
-        """Return the operating system that the pod names, "" if none."""
+        """Return the operating system that the pod names; "" if none."""
         return str((self.spec.get("os") or {}).get("name") or "")
 
     @property
     def has_own_users(self) -> bool:
-        """Whether the pod has a user namespace of its own (KEP-127)."""
+        """Whether the pod has its own user namespace (KEP-127)."""
         return self.spec.get("hostUsers") is False
 
 
@@ -41,5 +41,5 @@ def containers(spec: Document, at: str) -> Iterator[tuple[str, Document]]:
 
 
 def as_internal(members: Iterable[tuple[str, Any]]) -> Document:
-    """Return an object as refusals show one of upstream's internal types: all fields, named as in Go."""
+    """Return an object as refusals show one of upstream's internal types: all fields, with their Go names."""
     return {f"{name[0].upper()}{name[1:]}": value for name, value in members}

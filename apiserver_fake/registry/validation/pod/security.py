@@ -216,7 +216,7 @@ _PARTS = (
     "seccompProfile",
     "appArmorProfile",
 )
-"""In the order of upstream's internal type."""
+"""Fields of a security context, in the order of upstream's internal type."""
 _MORE = {
     "capabilities": ("add", "drop"),
     "seLinuxOptions": ("user", "role", "type", "level"),
@@ -267,7 +267,7 @@ CONTAINER_CONTEXT = Struct(
 
 
 def host_processes(spec: Document, at: str, report: Report) -> Causes:
-    """Check processes of a Windows host (KEP-1981): all of a pod or none, in the host's network."""
+    """Check Windows host process containers (KEP-1981): all containers of a pod or none, in the host's network."""
     of_pod = ((spec.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
     count = total = 0
     for path, container in containers(spec, at):
@@ -287,7 +287,7 @@ def host_processes(spec: Document, at: str, report: Report) -> Causes:
 
 
 def own_users(spec: Document, at: str, report: Report) -> Causes:
-    """Check a pod with a user namespace of its own: it shares no other with the host and has no block devices."""
+    """Check a pod with its own user namespace: it shares no host namespace and has no block devices."""
     if spec.get("hostUsers") is not False:
         return
     for name, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
@@ -328,7 +328,7 @@ _CONTAINER_LINUX = (
 
 
 def system(spec: Document, at: str, report: Report) -> Causes:
-    """Check the operating system that a pod names, and that it has only fields of that one (KEP-2802)."""
+    """Check the operating system that a pod names, and that fields of another one are not set (KEP-2802)."""
     found = spec.get("os")
     if found is None:
         return
@@ -351,7 +351,7 @@ def system(spec: Document, at: str, report: Report) -> Causes:
 
 
 _UNSET = frozenset(("sysctls", "hostPID", "hostIPC"))
-"""What counts as not set when it is empty."""
+"""Fields that count as unset when empty."""
 
 
 def _set(holder: Document, names: tuple[str, ...], at: str) -> Causes:

@@ -1,8 +1,8 @@
-"""The table of a pod's spec, wherever it stands: in a Pod or in a workload's template.
+"""The field table of a pod's spec, in a Pod or in a workload's template.
 
-Rules stand in upstream's order, so that a refusal names mistakes in that order. What may change later is in `update`.
-Lists have limits that upstream has not (guarantees V7).
-Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidatePodSpec`, `ValidatePodCreate`,
+Rules are in upstream's order, so that a refusal lists errors in that order. Rules for changes are in `update`.
+Lists have limits that upstream does not have (guarantees V7). Source: upstream
+`pkg/apis/core/validation/validation.go` (v1.36): `ValidatePodSpec`, `ValidatePodCreate`,
 `validatePodMetadataAndSpec`, `ValidatePodTemplateSpec`.
 """
 
@@ -187,7 +187,7 @@ def _tokens_need_an_account(spec: Document, at: str, report: Report) -> Causes:
 
 
 def check_pod(pod: Document, report: Report) -> None:
-    """Add what is wrong with a pod's annotations and spec: what no pod may have, new or changed."""
+    """Add the errors in a pod's annotations and spec that are refused for new and for changed pods."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     check_annotations(meta.get("annotations") or {}, spec, "metadata.annotations", report)
     report.pod = meta
@@ -200,7 +200,7 @@ def check_pod(pod: Document, report: Report) -> None:
 
 
 def check_new_pod(pod: Document, report: Report) -> None:
-    """Add what is wrong with a pod that is created (upstream `ValidatePodCreate`)."""
+    """Add the errors in a pod that is being created (upstream `ValidatePodCreate`)."""
     check_pod(pod, report)
     meta, spec = pod["metadata"], pod.get("spec") or {}
     if spec.get("ephemeralContainers"):
@@ -266,7 +266,7 @@ def _wrong_with_claims(spec: Document, at: str, report: Report) -> list[Cause]:
 
 
 def check(spec: Document, at: str, switches: ApiServerSwitches = NO_GATES) -> list[Cause]:
-    """Return what is wrong with a spec; `at` is its path (`spec`). Without switches no feature gate is on."""
+    """Return the errors in a spec; `at` is its path (`spec`). Without switches no feature gate is on."""
     report = Report(switches)
     POD_SPEC.check(spec, f"{at}.", report)
     return report.causes
@@ -279,11 +279,11 @@ _POD_MAKERS = {
     "statefulset": "StatefulSet",
     "replicationcontroller": "ReplicationController",
 }
-"""Who makes the pods of a workload, as refusals name it."""
+"""The kind that makes the pods of a workload, as refusals name it."""
 
 
 def always_restarts(kind: str) -> Check:
-    """Return the rule for templates of pods that never end by themselves."""
+    """Return the rule for templates of pods that must not end by themselves."""
 
     def check(template: Document, at: str, report: Report) -> Causes:
         pod = template.get("spec") or {}
@@ -297,18 +297,19 @@ def always_restarts(kind: str) -> Check:
 
 
 _EMPTY = {"replicaset": "deployment"}
-"""What upstream calls a kind that may not select all pods; others by their own name."""
+"""Name of a kind in upstream's refusal of an empty selector, where it differs from the kind's own name."""
 _UNREADABLE = {"replicaset": "invalid label selector", "deployment": "invalid label selector", "statefulset": ""}
-"""What is said of a selector that cannot be read; of a DaemonSet's nothing, and its template is still checked."""
+"""Error text for an unreadable selector, by kind. A DaemonSet has none, and its template is still checked."""
 
 
 def selected_template(
     kind: str, *, has_claims: bool = False, is_selector_fixed: bool = True
 ) -> tuple[Field | Check, ...]:
-    """Return what workloads' specs have in common: a selector and the template of the pods that it selects.
+    """Return the fields that workload specs share: a selector, and the template of the pods that it selects.
 
-    `has_claims`: pods get volumes of those. An absent selector selects nothing, so that no template fits it.
-    Source: upstream `pkg/apis/apps/validation/validation.go`, `ValidatePodTemplateSpecForReplicaSet` and its callers.
+    `has_claims`: pods get volumes from the workload's claim templates. An absent selector selects nothing, so that
+    no template matches it. Source: upstream `pkg/apis/apps/validation/validation.go`,
+    `ValidatePodTemplateSpecForReplicaSet` and its callers.
     """
     template = Struct(*_TEMPLATE_PARTS) if has_claims else pod_template(always_restarts(kind))
     fits = "`selector` does not match template `labels`"

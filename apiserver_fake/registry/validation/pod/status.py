@@ -1,7 +1,8 @@
-"""Rules of a pod's status: what its writers may say, and what may not follow what is stored.
+"""Rules of a pod's status: allowed values, and allowed changes of the stored status.
 
 Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidatePodStatusUpdate`, `validatePodIPs`,
-`validateHostIPs`, `ValidateContainerStateTransition`; upstream `pkg/api/v1/pod/util.go`, `ContainerShouldRestart`.
+`validateHostIPs`, `ValidateContainerStateTransition`; upstream `pkg/api/v1/pod/util.go`,
+`ContainerShouldRestart`.
 """
 
 from collections.abc import Iterable
@@ -47,7 +48,7 @@ STATUS = Struct(
 
 
 def check_status(old: Document, new: Document, report: Report) -> list[Cause]:
-    """Return what is wrong with a status that is written beside the stored pod."""
+    """Return the errors in a new status, given the stored pod."""
     before, status, spec = old.get("status") or {}, new.get("status") or {}, old.get("spec") or {}
     STATUS.check(status, "status.", report)
     causes = report.causes

@@ -1,9 +1,9 @@
-"""What may still change in the spec of a pod that exists: little by an update, by a resize cpu and memory.
+"""Allowed changes of an existing pod's spec: a few fields by an update, cpu and memory by a resize.
 
-While a pod is gated, what it asks for may only become narrower (KEP-3838). A resize changes cpu and memory of
-containers that can change, and nothing else; ephemeral containers have no resources, swap and memory-backed volumes do
-not exist here. Source: kep-1287-in-place-resize 3.1 and 13; upstream `ValidatePodUpdate`, `ValidatePodResize` and its
-strategy (v1.36).
+While a pod is gated, its scheduling constraints may only become narrower (KEP-3838). A resize changes cpu and
+memory of resizable containers, and nothing else; ephemeral containers have no resources, swap and memory-backed
+volumes do not exist here. Source: kep-1287-in-place-resize 3.1 and 13; upstream `ValidatePodUpdate`,
+`ValidatePodResize` and its strategy (v1.36).
 """
 
 import difflib
@@ -32,7 +32,7 @@ INT32_MAX = 2**31 - 1
 
 
 def check_update(old: Document, new: Document) -> Causes:
-    """Return what a pod's new spec may not change (upstream `ValidatePodUpdate`)."""
+    """Yield the forbidden changes of a pod's new spec (upstream `ValidatePodUpdate`)."""
     if old == new:
         return
     for kind in ("containers", "initContainers"):
@@ -72,7 +72,8 @@ def check_update(old: Document, new: Document) -> Causes:
 
 
 def difference(old: Document, new: Document) -> str:
-    """Return what differs between two objects, line by line, as refusals show it; members have the API's names.
+    """Return the differences between two objects, line by line, as refusals show them; members have the API's
+    names.
 
     Source: upstream `staging/src/k8s.io/apimachinery/pkg/util/diff/diff.go`.
     """
@@ -154,9 +155,10 @@ _OWN = ("resources", "resizePolicy")
 
 
 def resized_spec(old: Document, wanted: Document) -> Document:
-    """Return the stored spec with what a resize may say taken from `wanted`; all else it says is left out.
+    """Return the stored spec with the fields that a resize may change taken from `wanted`; its other fields are
+    ignored.
 
-    Containers that were added, dropped, renamed or reordered are kept as asked for: `check_resize` names them.
+    Containers that were added, dropped, renamed or reordered are taken as requested: `check_resize` refuses them.
     """
     spec = dict(old)
     for kind in (CONTAINERS, INIT_CONTAINERS):
@@ -183,10 +185,10 @@ def _resized(before: Document, after: Document) -> Document:
 
 
 def check_resize(old: Document, new: Document, report: Report) -> list[Cause]:
-    """Return what is wrong with resizing the stored pod to the new one.
+    """Return the errors in a resize of the stored pod to the new one.
 
-    The gates InPlacePodLevelResourcesVerticalScaling and InPlacePodVerticalScalingInitContainers decide whether pods
-    with resources of their own, and init containers that are no sidecars, may be resized.
+    The gates InPlacePodLevelResourcesVerticalScaling and InPlacePodVerticalScalingInitContainers decide whether
+    pods with pod-level resources, and init containers that are not sidecars, may be resized.
     """
     before, spec = old.get("spec") or {}, new.get("spec") or {}
     if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
@@ -249,7 +251,7 @@ def _has_amounts(resources: Any) -> bool:
 
 
 def is_supported(status: Document) -> bool:
-    """Whether the node of a pod can resize it: the first container that runs reports its resources, if one runs."""
+    """Whether the pod's node can resize it: its first running container, if any, reports resources in its status."""
     for each in status.get("containerStatuses") or []:
         if (each.get("state") or {}).get("running") is not None:
             return each.get("resources") is not None

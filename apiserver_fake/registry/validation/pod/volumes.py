@@ -1,9 +1,9 @@
 """Rules and defaults of a pod's volumes, source by source.
 
-Refusals name fields as upstream does, also where that is not the field's own path: `persistentDisk`, `cephFS`,
-`downwarAPI`, and the items of a downward API volume without their place.
-Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidateVolumes`, `validateVolumeSource` and what it
-calls; upstream `pkg/apis/core/v1/defaults.go`; KEP-4639 for images, KEP-4317 for certificates of pods.
+Refusals name fields as upstream does, even where that is not the field's path: `persistentDisk`, `cephFS`,
+`downwarAPI`, and the items of a downward API volume without their index. Source: upstream
+`pkg/apis/core/validation/validation.go` (v1.36): `ValidateVolumes`, `validateVolumeSource` and what it calls;
+upstream `pkg/apis/core/v1/defaults.go`; KEP-4639 for images, KEP-4317 for certificates of pods.
 """
 
 import re
@@ -217,7 +217,7 @@ _PROJECTED_PATHS_TEXT = "conflicting duplicate paths"
 
 
 class _Paths:
-    """Where the files of a projected volume are: no two in one place."""
+    """The file paths of a projected volume, which must be unique."""
 
     def __init__(self, at: str) -> None:
         self._at = at[:-1]
@@ -432,16 +432,16 @@ _SOURCES = (
     ),
 )
 SOURCES = {field.name: field for field in _SOURCES}
-"""The sources of a volume by name, in the order in which two of them are named."""
+"""Volume sources by name, in the order in which a refusal of two sources names them."""
 _RULES = {field.name: field.compiled() for field in _SOURCES}
 _PORTAL_TEXT = (
     "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is "
     "specified."
 )
 _PATHS = {"gcePersistentDisk": "persistentDisk"}
-"""What refusals of a source's members call the source, where that is not its name."""
+"""Names of volume sources in refusals of their members, where they differ from the field name."""
 _SECOND_PATHS = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-"""What refusals of a second source call it."""
+"""Names of volume sources in refusals of a second source, where they differ from the field name."""
 
 
 def _empty_dir(volume: Document) -> None:
@@ -452,11 +452,11 @@ def _empty_dir(volume: Document) -> None:
 VOLUME = Struct(
     *(field for field in _SOURCES if field.struct is not None and field.struct.is_completing), completion=_empty_dir
 )
-"""Gives a volume its defaults."""
+"""Field table that sets a volume's defaults."""
 
 
 def check_volumes(volumes: list[Document], path: str, report: Report) -> Iterable[Any]:
-    """Check the volumes of a pod; those without mistakes are what containers can mount."""
+    """Check the volumes of a pod; only valid volumes can be mounted by containers."""
     scope, causes = report.scope, report.causes
     pod = (scope.pod or {}).get("name") or ""
     claims = {f"{pod}-{each.get('name') or ''}" for each in volumes if pod and each.get("ephemeral") is not None}

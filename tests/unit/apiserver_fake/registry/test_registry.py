@@ -9,7 +9,7 @@ import pytest
 from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.registry.read import ContinueTokens, NotYet
 from apiserver_fake.registry.registry import Registry
-from apiserver_fake.registry.write import Limits
+from apiserver_fake.registry.writes.new_objects import Limits
 from apiserver_fake.storage.store import Store
 from services.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, Forbidden, Invalid, NotFound
 from services.api.identity import ADMIN

@@ -3,7 +3,8 @@ import pytest
 from multidict import MultiDict
 
 from apiserver_fake.extensions.register import whole_catalogue
-from apiserver_fake.rest.paths import Parameters, is_watch, parse, split, to_request, verb_of, watch_request
+from apiserver_fake.rest.parameters import Parameters
+from apiserver_fake.rest.paths import is_watch, parse, split, to_request, verb_of, watch_request
 from services.api.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 
 CATALOGUE = whole_catalogue()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver_fake.registry.write import Limits, check_capacity
+from apiserver_fake.registry.writes.new_objects import Limits, check_capacity
 from apiserver_fake.storage.records import Entry, Selection, record_of
 from apiserver_fake.storage.store import LINGERING, Gap, Key, Store, restore
 from services.api.errors import BadRequest, Expired, Forbidden, RequestEntityTooLarge

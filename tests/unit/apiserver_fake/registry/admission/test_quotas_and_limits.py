@@ -8,7 +8,7 @@ import pytest
 from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.registry.read import ContinueTokens
 from apiserver_fake.registry.registry import Registry
-from apiserver_fake.registry.write import Limits
+from apiserver_fake.registry.writes.new_objects import Limits
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError, Forbidden, Invalid
 from services.api.identity import ADMIN, Identity

@@ -1,0 +1,44 @@
+"""Audit trails of calls over gRPC, which are recorded under the path that REST has for them."""
+
+from apiserver_fake.extensions.audit.auditor import Auditor, Trail
+from apiserver_fake.extensions.audit.event import Source
+from apiserver_fake.registry.authorization.authorizer import attributes_of
+from apiserver_fake.registry.authorization.callers import Callers
+from apiserver_fake.registry.catalogue import Catalogue
+from services.api.identity import Identity
+from services.api.wire import Request
+
+
+def begin_trail(
+    audit: Auditor,
+    callers: Callers,
+    catalogue: Catalogue,
+    identity: Identity,
+    request: Request,
+    ips: tuple[str, ...],
+    user_agent: str,
+) -> Trail | None:
+    """Return the trail of a call, begun and with what is decided about it; None where the policy records none.
+
+    `ips`: addresses of the caller, the nearest last.
+    """
+    resource = catalogue.resources.get(request.resource)
+    version = resource.version if resource is not None else ""
+    source = Source(uri_of(request, catalogue), ips, user_agent)
+    trail = audit.begin(identity, attributes_of(request), source, version=version)
+    if trail is not None:
+        trail.decided(*callers.decision(identity, request))
+        trail.sent(request.body, is_patch=request.verb == "patch")
+    return trail
+
+
+def uri_of(request: Request, catalogue: Catalogue) -> str:
+    """Return the REST path that corresponds to a call over gRPC."""
+    resource = catalogue.resources.get(request.resource)
+    version = resource.version if resource is not None else "v1"
+    plural, _, group = request.resource.partition(".")
+    parts = ["apis", group, version] if group else ["api", version]
+    if request.namespace and plural != "namespaces":
+        parts += ["namespaces", request.namespace]
+    parts += [each for each in (plural, request.name, request.subresource) if each]
+    return "/" + "/".join(parts) + ("?watch=true" if request.verb == "watch" else "")

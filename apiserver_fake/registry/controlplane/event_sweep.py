@@ -1,0 +1,22 @@
+"""The sweep that deletes old Events, and the oldest where there are too many."""
+
+import asyncio
+from collections.abc import Callable
+
+from apiserver_fake.registry.controlplane.event_expiry import EventExpiry
+from services.api.seams import Clock
+from services.api.wire import Api, Request
+
+EVENTS = "events"
+EVENTS_SWEEP_S = 30.0
+
+
+async def expire_events(expiry: EventExpiry, clock: Clock, api: Callable[[], Api]) -> None:
+    """Delete the Events that are due, every 30 s until cancelled; a busy server is left alone until the next time."""
+    while True:
+        await asyncio.sleep(EVENTS_SWEEP_S)
+        for namespace, name in expiry.due(clock.now()):
+            request = Request(verb="delete", resource=EVENTS, namespace=namespace, name=name)
+            response = await api().call(request)
+            if response.code in (429, 503):
+                break

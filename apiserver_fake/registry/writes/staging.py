@@ -1,0 +1,72 @@
+"""What a write stages, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from apiserver_fake.registry.strategy import WriteContext
+from apiserver_fake.storage.records import Record
+from apiserver_fake.storage.store import Staged
+from services.api.meta import Document, Resource
+from services.api.wire import Response
+
+QUOTAS = "resourcequotas"
+
+
+class Stager:
+    """Stages what one write makes of its object. `find`: a kind by its wire name."""
+
+    def __init__(
+        self, resource: Resource, traceparent: str, find: Callable[[str], Resource], *, is_dry_run: bool
+    ) -> None:
+        self._resource, self._traceparent, self._find, self._is_dry_run = resource, traceparent, find, is_dry_run
+
+    def create(self, staged: Staged, new: Document, charged: Iterable[Document]) -> tuple[bytes, int]:
+        """Stage a new object; return its bytes and version."""
+        if self._is_dry_run:
+            return msgspec.json.encode(new), staged.rv
+        record = staged.put(self._resource, new, self._traceparent)
+        self.charge(staged, charged)
+        return record.body, record.rv
+
+    def store(
+        self, staged: Staged, stored: Record, new: Document, charged: Iterable[Document] = (), *, is_gone: bool = False
+    ) -> tuple[bytes, int]:
+        """Stage the new document, or its removal when nothing holds it any more; return its bytes and version."""
+        if self._is_dry_run:
+            return msgspec.json.encode(new), stored.rv
+        final = {**new, "metadata": {**new["metadata"]}}
+        if is_gone or _is_released(final):
+            record = staged.remove(self._resource, final, self._traceparent)
+        else:
+            record = staged.put(self._resource, final, self._traceparent)
+            self.charge(staged, charged)
+        return record.body, record.rv
+
+    def charge(self, staged: Staged, charged: Iterable[Document]) -> None:
+        """Stage what quotas are used now: after the object, which the commit is named by."""
+        for quota in charged:
+            staged.put(self._find(QUOTAS), quota, self._traceparent)
+
+    def put_others(self, staged: Staged, others: Iterable[tuple[str, Document]]) -> None:
+        """Stage other objects, by kind, that the same commit changes."""
+        if self._is_dry_run:
+            return
+        for kind, other in others:
+            staged.put(self._find(kind), {**other, "metadata": {**other["metadata"]}}, self._traceparent)
+
+
+def answer(body: bytes, rv: int, ctx: WriteContext, code: int) -> Response:
+    """Return the answer to a write, with what it was warned of."""
+    return Response(code=code, rv=rv, body=body, warnings=tuple(ctx.warnings), audit=ctx.audit)
+
+
+def _is_released(document: Document) -> bool:
+    """Whether nothing keeps a deleted object any more: no finalizers, and its grace period was confirmed (S19)."""
+    meta = document["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
+        return False
+    is_namespace = document.get("kind") == "Namespace"
+    return not (is_namespace and (document.get("spec") or {}).get("finalizers"))

@@ -1,0 +1,202 @@
+"""Answers of calls of resources: in the form that was asked for, whole or sent while they are written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import msgspec
+from aiohttp import HttpVersion11, web
+
+from apiserver_fake.extensions.fairness.gate import REQUEST_S
+from apiserver_fake.registry.read import with_items
+from apiserver_fake.rest import lists, media_types, protobuf, tables
+from apiserver_fake.rest.encoding import Encoding
+from apiserver_fake.rest.http import (
+    GZIP_MIN_BYTES,
+    JSON_HEADERS,
+    encoded,
+    indented,
+    is_pretty,
+    may_be_compressed,
+    trail_of,
+    warning_header,
+)
+from apiserver_fake.rest.media_types import PLAIN, Form
+from apiserver_fake.rest.paths import Route
+from services.api.seams import Clock
+from services.api.wire import Response
+
+STREAMED_ABOVE = 500
+"""Number of objects above which a list is sent while it is being written."""
+PROTOBUF_PIECE = 50
+"""Number of objects encoded in protobuf at a time; other tasks run in between."""
+
+
+class Answers:
+    """Makes answers of responses; remembers the rows of tables."""
+
+    def __init__(self, clock: Clock, encoding: Encoding, next_piece: Callable[[], Awaitable[None]]) -> None:
+        """`next_piece` waits for the turn of a long answer's next piece."""
+        self._clock, self._encoding, self._next_piece = clock, encoding, next_piece
+        self._rows = lists.Rows()
+
+    async def complete(
+        self, request: web.BaseRequest, response: Response, route: Route, form: Form, include: str
+    ) -> web.StreamResponse:
+        """Return the answer to a call. `include`: which part of objects a table's rows have.
+
+        Raises: NotAcceptable for a kind that has no protobuf.
+        """
+        if self._is_streamed(request, response, form, include):
+            return await self._streamed(request, response, route, form, include)
+        response = await self._whole(response, route, form, include)
+        shown = form
+        if response.items is not None:
+            response, shown = await self._list(response, route, form, include), PLAIN
+        if (trail := trail_of(request)) is not None:
+            trail.annotated(response.audit)
+            if trail.takes_answers:
+                trail.answered(response.body)
+        answer = self.answer(response, route, shown, include)
+        if form.is_pretty and form.media_type == media_types.JSON and isinstance(answer.body, bytes):
+            answer.body = indented(answer.body)
+        if isinstance(answer.body, bytes) and may_be_compressed(request, len(answer.body)):
+            answer.enable_compression(web.ContentCoding.gzip)
+        return answer
+
+    def answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
+        """Return a response as an answer in that form, with what its caller is warned of."""
+        headers = dict(JSON_HEADERS)
+        body = response.body
+        if response.code >= 400:
+            if response.code in (429, 503, 504) and (wait_s := response.error().retry_after_s) is not None:
+                headers["Retry-After"] = str(wait_s)
+            if form.media_type != media_types.JSON:
+                headers["Content-Type"] = form.media_type
+                body = encoded(msgspec.json.decode(body), form)
+        elif form.media_type == media_types.PROTOBUF and body.startswith(protobuf.MAGIC):
+            headers["Content-Type"] = form.content_type
+        elif form is not PLAIN and form != PLAIN:
+            headers["Content-Type"] = form.content_type
+            body = self._converted(msgspec.json.decode(body), route, form, include)
+        answer = web.Response(body=body, status=response.code, headers=headers)
+        self._warn(answer, response, route)
+        return answer
+
+    def _warn(self, answer: web.StreamResponse, response: Response, route: Route) -> None:
+        deprecated = (route.resource.deprecated,) if route.resource.deprecated else ()
+        for text in (*deprecated, *response.warnings):
+            answer.headers.add("Warning", warning_header(text))
+
+    async def _list(self, response: Response, route: Route, form: Form, include: str) -> Response:
+        """Return a list that is made of slices of what is stored; a long one leaves others their turn."""
+        head, records = msgspec.json.decode(response.body), response.records
+        if form.convert == "Table":
+            now_s = self._clock.wall()
+            parts = self._rows.table(route.resource, head, records, now_s, include=include, version=form.version)
+        else:
+            parts = self._rows.metadata(head, records, form.version)
+        made: list[bytes] = []
+        for part in parts:
+            made.append(part)
+            await self._next_piece()
+        return msgspec.structs.replace(response, body=b"".join(made), items=None)
+
+    def _converted(self, document: Any, route: Route, form: Form, include: str) -> bytes:
+        if form.convert and document.get("kind") != "Status":
+            if form.convert == "Table":
+                document = tables.table_of(
+                    route.resource, document, self._clock.wall(), include=include, version=form.version
+                )
+            elif "items" in document:
+                document = tables.partial_metadata_list(document, form.version)
+            else:
+                document = tables.partial_metadata(document, form.version)
+        return encoded(document, form)
+
+    def _is_streamed(self, request: web.BaseRequest, response: Response, form: Form, include: str) -> bool:
+        """Whether a list is so long that it is sent while it is written, as upstream's encoders do: so it is never
+        held as a whole."""
+        if response.items is None or len(response.items) <= STREAMED_ABOVE or form.media_type != media_types.JSON:
+            return False
+        if (trail := trail_of(request)) is not None and trail.takes_answers:
+            return False
+        is_plain = not form.convert or lists.is_made_of_slices(form, include)
+        is_list = request.method in ("GET", "DELETE") and request.version >= HttpVersion11
+        return is_list and is_plain and not form.is_pretty and not is_pretty(request)
+
+    async def _streamed(
+        self, request: web.BaseRequest, response: Response, route: Route, form: Form, include: str
+    ) -> web.StreamResponse:
+        """Send a long list piece by piece. A client that has not taken it within a request's time is cut off."""
+        answer = web.StreamResponse(headers={**JSON_HEADERS, "Content-Type": form.content_type})
+        self._warn(answer, response, route)
+        answer.enable_chunked_encoding()
+        if may_be_compressed(request, GZIP_MIN_BYTES):
+            answer.enable_compression(web.ContentCoding.gzip)
+        pieces = self._pieces(response, route, form, include)
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                await answer.prepare(request)
+                while True:
+                    await self._next_piece()
+                    if (piece := next(pieces, None)) is None:
+                        break
+                    await answer.write(piece)
+                await answer.write_eof(b"\n")
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        return answer
+
+    def _pieces(self, response: Response, route: Route, form: Form, include: str) -> Iterator[bytes]:
+        """Yield a list in the form that was asked for, in pieces that take a moment each."""
+        if form.convert:
+            head = msgspec.json.decode(response.body)
+            if form.convert != "Table":
+                yield from self._rows.metadata(head, response.records, form.version)
+                return
+            yield from self._rows.table(
+                route.resource, head, response.records, self._clock.wall(), include=include, version=form.version
+            )
+            return
+        items, version, kind = response.items or (), route.resource.api_version, route.resource.kind
+        made = [list(items)] if route.is_of_definition else self._encoding.items(items, version, kind)
+        before = response.body[:-1] + b',"items":['
+        for piece in made:
+            if piece:
+                yield before + b",".join(piece)
+                before = b","
+        yield b"]}"
+
+    async def _whole(self, response: Response, route: Route, form: Form, include: str) -> Response:
+        """Return the answer with its items, and where whole objects are shown, with all that Go's encoder writes."""
+        items = response.items
+        if items is not None and lists.is_made_of_slices(form, include):
+            return response
+        if items is not None and form == Form(media_types.PROTOBUF):
+            return msgspec.structs.replace(response, body=await self._protobuf_list(response, route), items=None)
+        is_shown = not form.convert or (form.convert == "Table" and include == "Object")
+        if response.is_ok and is_shown and form.media_type != media_types.PROTOBUF and not route.is_of_definition:
+            if items is None:
+                return msgspec.structs.replace(response, body=self._encoding.answer(response.body))
+            whole: list[bytes] = []
+            for piece in self._encoding.items(items, route.resource.api_version, route.resource.kind):
+                whole += piece
+                await self._next_piece()
+            items = tuple(whole)
+        if items is None:
+            return response
+        return msgspec.structs.replace(response, body=with_items(response.body, items), items=None)
+
+    async def _protobuf_list(self, response: Response, route: Route) -> bytes:
+        """Return a list in protobuf. Raises: NotAcceptable for a kind that has none."""
+        version, kind = route.resource.api_version, route.resource.kind
+        made: list[bytes] = []
+        for body in response.items or ():
+            made.append(protobuf.encode_item(version, kind, msgspec.json.decode(body)))
+            if len(made) % PROTOBUF_PIECE == 0:
+                await self._next_piece()
+        return protobuf.encode_list(msgspec.json.decode(response.body), made)

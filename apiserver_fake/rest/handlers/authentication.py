@@ -1,0 +1,141 @@
+"""Who sends a request: by which host it was addressed, whose credential it has, as whom it acts; its audit trail."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aiohttp import web
+
+from apiserver_fake.extensions.audit.auditor import Auditor
+from apiserver_fake.extensions.fairness.flow_schemas import attributes_of
+from apiserver_fake.rates import Rate
+from apiserver_fake.registry.authorization.access import Access
+from apiserver_fake.registry.authorization.callers import Callers
+from apiserver_fake.rest import paths
+from apiserver_fake.rest.http import HttpRequest, bearer_of, is_encodable, source_of, trail_of
+from apiserver_fake.rest.impersonation import impersonated
+from services.api.errors import ApiError, BadRequest, Forbidden, Unauthorized
+from services.api.identity import Identity, external
+from services.api.seams import Clock
+from services.runtime.serving_tls import identity_of_peer
+from services.runtime.web import host_name, is_allowed_host
+
+FAILED_LOGINS_PER_S = 20
+"""Failed authentications per second and address that are answered with 401."""
+MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+
+
+class AuthenticatingServer(Protocol):
+    """What authentication needs of `ApiServer`."""
+
+    audit: Auditor | None
+    access: Access
+
+    @property
+    def callers(self) -> Callers:
+        """Who calls and what they may."""
+        ...
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other API servers write to the same store."""
+        ...
+
+    async def catch_up(self) -> None:
+        """Return when this server knows what every other one has committed before the call."""
+        ...
+
+
+class Authentication:
+    """Finds out who sends a request, and begins its audit trail."""
+
+    def __init__(self, server: AuthenticatingServer, clock: Clock, allowed_hosts: frozenset[str]) -> None:
+        """`allowed_hosts`: names, in lower case, under which the server may be addressed."""
+        self._server, self._clock, self._allowed_hosts = server, clock, allowed_hosts
+        self._failed_logins = Rate(FAILED_LOGINS_PER_S, FAILED_LOGINS_PER_S)
+
+    def check_web(self, request: web.BaseRequest) -> None:
+        """Refuse what no client of this server's sends: other hosts and origins, bytes that are no UTF-8.
+
+        Raises: Forbidden, BadRequest.
+        """
+        local = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        host = request.headers.get("Host", "")
+        if not is_allowed_host(host, self._allowed_hosts, local[0] if local else ""):
+            raise Forbidden(f"the host name {host_name(host)[:100]!r} is not one of this server's")
+        origin = request.headers.get("Origin", "")
+        # Bytes that are no UTF-8 could be shown in no answer and stored in no object.
+        if not request.raw_path.isascii() and not is_encodable(request.raw_path):
+            raise BadRequest("the address of the request is not UTF-8")
+        for name, value in request.headers.items():
+            # A credential is never shown, and is refused as any other that is wrong.
+            if not value.isascii() and name.lower() != "authorization" and not is_encodable(value):
+                raise BadRequest(f"the header {name} is not UTF-8")
+        if origin and request.method in MUTATING and origin.lower() != f"{request.scheme}://{host}".lower():
+            raise Forbidden("requests that change something must come from this server's own origin")
+
+    async def caller(self, request: web.BaseRequest) -> Identity:
+        """Return who is calling, or as whom. A token may be good by what another API server has written just now.
+
+        Raises: Unauthorized, Forbidden.
+        """
+        try:
+            return self._identity(request)
+        except Unauthorized:
+            if not self._server.is_shared:
+                raise
+        await self._server.catch_up()
+        return self._identity(request)
+
+    def _authenticated(self, request: web.BaseRequest) -> Identity:
+        """Return whom the certificate names, and without a good one the token."""
+        peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
+        certified, authorization = identity_of_peer(peer), request.headers.get("Authorization", "")
+        if certified is not None:
+            try:
+                return self._server.callers.certified(certified)
+            except Unauthorized:
+                if not authorization:
+                    raise
+        return self._server.callers.authenticate(bearer_of(authorization))
+
+    def _identity(self, request: web.BaseRequest) -> Identity:
+        caller = self._authenticated(request)
+        if self._server.access.is_rbac:
+            caller = external(caller)
+        if self._server.audit is None:
+            return impersonated(caller, request.headers, self._server.callers.authorize_action)
+        self.begin_trail(request, caller)
+        trail = trail_of(request)
+        try:
+            acting = impersonated(caller, request.headers, self._server.callers.authorize_action)
+        except ApiError:
+            if trail is not None:
+                trail.decided(allowed=False, reason="")
+            raise
+        if trail is not None:
+            if acting is not caller:
+                trail.impersonates(acting)
+            parts = paths.split(request.rel_url.raw_path)
+            asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+            trail.decided(*self._server.callers.decision(acting, asked))
+        return acting
+
+    def begin_trail(self, request: web.BaseRequest, caller: Identity | None) -> None:
+        """Begin the audit trail of a request, whose caller is known, or known to be none."""
+        audit = self._server.audit
+        if audit is None or not isinstance(request, HttpRequest):
+            return
+        parts = paths.split(request.rel_url.raw_path)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        version = "" if asked.path else parts[1] if parts[0] == "api" else parts[2]
+        known = request.answer_headers["Audit-Id"]
+        if caller is None:
+            tried = "bearer" if request.headers.get("Authorization", "").lower().startswith("bearer ") else ""
+            audit.refused(asked, source_of(request), audit_id=known, version=version, tried=tried)
+            return
+        request.trail = audit.begin(caller, asked, source_of(request), audit_id=known, version=version)
+
+    def takes_failure(self, request: web.BaseRequest) -> bool:
+        """Whether a failed authentication is still answered by its reason: an address may have so many a second."""
+        return self._failed_logins.take(request.remote, self._clock.now())

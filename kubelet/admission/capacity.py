@@ -1,0 +1,76 @@
+"""What the pods of one node hold of it: counted in the ledger, given out by the resource managers, logged. Pure.
+
+Amounts are those of `services.api.podresources`: whole numbers by resource name. Source: kubelet 5.1, 6; kep-1287 8.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from kubelet.admission.predicates import Admitted, Ledger
+from kubelet.effects import Outbox
+from kubelet.managers.allocation import Allocation
+from kubelet.managers.resource_managers import ResourceManagers
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.podresources import Amounts
+
+
+class NodeCapacity:
+    """Counts each pod from its admission until nothing of it runs any more.
+
+    `update_devices`: lets the ledger offer the devices that plugins have free; called whenever those may be others.
+    """
+
+    def __init__(
+        self, ledger: Ledger, managers: ResourceManagers, out: Outbox, *, update_devices: Callable[[], None]
+    ) -> None:
+        self._ledger, self._managers, self._out = ledger, managers, out
+        self._update_devices = update_devices
+
+    def advertise(self, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        """Offer what others advertise on the Node now, quantities by resource; what plugins offer stays theirs."""
+        self._ledger.advertise(old, new)
+        self._update_devices()
+
+    def count(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted) -> None:
+        """Count a pod that was just admitted, with what the managers gave it."""
+        self._ledger.add(key, pod, admitted.requests, admitted.allocation)
+        self._log_admit(pod, key, admitted.requests, adopted=False)
+        if admitted.allocation.devices:
+            self._out.log("kubelet.devices", pod, key, {"shares": msgspec.to_builtins(admitted.allocation.devices)})
+
+    def count_again(self, allocated: KubeletPod, key: WorkerKey, allocation: Allocation) -> list[str]:
+        """Count a pod that was admitted before this kubelet began, and take its allocation out of what the managers may
+        give. Return the resources of which the node has too little for it now."""
+        requests = self._ledger.needs(allocated)
+        self._managers.take(allocation)
+        self._update_devices()
+        return self._add_running(allocated, key, requests, allocation)
+
+    def count_staged(self, pod: KubeletPod, key: WorkerKey, allocation: Allocation) -> None:
+        """Count a pod that stages moved before this kubelet began; the managers have just given it the allocation."""
+        self._add_running(pod, key, self._ledger.needs(pod), allocation)
+
+    def _add_running(self, pod: KubeletPod, key: WorkerKey, requests: Amounts, allocation: Allocation) -> list[str]:
+        short = self._ledger.shortages(requests)
+        self._ledger.add(key, pod, requests, allocation)
+        if not short:
+            # A node that shrank holds more than it may until the pod is stopped; that is no admission.
+            self._log_admit(pod, key, requests, adopted=True)
+        return short
+
+    def release(self, key: WorkerKey) -> bool:
+        """Count the pod no longer; return whether it was counted."""
+        entry = self._ledger.remove(key)
+        if entry is not None and not entry.allocation.is_empty:
+            self._managers.release(entry.allocation)
+            self._update_devices()
+        return entry is not None
+
+    def _log_admit(self, pod: KubeletPod, key: WorkerKey, requests: Amounts, *, adopted: bool) -> None:
+        used, allocatable = dict(self._ledger.used), dict(self._ledger.allocatable)
+        data: dict[str, Any] = {"requests": requests, "ledger": used, "allocatable": allocatable}
+        if adopted:
+            data["adopted"] = True
+        self._out.log("kubelet.admit", pod, key, data | self._ledger.entries[key].allocation.fields())

@@ -1,0 +1,211 @@
+"""The pods of one node that ran before its kubelet began: what an earlier one recorded, taken over or forgotten. Pure.
+
+A record without an object is forgotten once all objects are known. A pod with one is taken over as it is: its
+allocation counts without being asked for, and where restarts admit anew it may be rejected after all. A pod that was
+imported while it ran has its status instead of a record. Source: kubelet 3.2, 6; kep-5194 4; kep-1287 8; guarantees N4.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from kubelet.admission.capacity import NodeCapacity
+from kubelet.admission.features import NodeFeatures
+from kubelet.effects import Outbox
+from kubelet.managers.allocation import Allocation, Rejection
+from kubelet.pod.context import WallTimes
+from kubelet.pod.pod import Pod, has_run
+from kubelet.pod.table import PodTable
+from kubelet.resize.allocation import NodeRules
+from kubelet.runtime.boots import without_sandbox
+from kubelet.runtime.claims import HeldClaim
+from kubelet.runtime.records import LOST_EXIT, PodRecord
+from kubelet.runtime.resources import aligned, is_same, overlaid
+from kubelet.runtime.runtime_state import reported_record, taken_over
+from kubelet.switches import KubeletSwitches
+from kubelet.view import KubeletPod, WorkerKey, worker_key
+from services.api.kinds.pod import BEGAN
+from services.api.meta import Key
+
+SPELLING_S = 0.01
+"""By so much clocks of two processes may differ in what they spell of one moment."""
+
+
+class ClaimRecovery(Protocol):
+    """What the claim manager does for pods of an earlier kubelet."""
+
+    def recover(self, key: WorkerKey, claims: Sequence[HeldClaim], now: float, *, is_prepared: bool) -> None:
+        """Know again what an earlier kubelet held for the pod."""
+        ...
+
+    def recheck(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+        """Ask again whether the pod may use its claims; the answer comes to `PodRecovery.rechecked`."""
+        ...
+
+    def unprepare(self, key: WorkerKey, now: float) -> None:
+        """Unprepare what only this pod used."""
+        ...
+
+
+class PodRecovery:
+    """Remembers the records of pods that were not seen yet, and of those whose claims are being read again.
+
+    `new_pod`: makes a machine, with its key, its allocation and now. `readmission`: why device plugins keep a pod from
+    going on, None when they do not. `recover_volumes`: knows again what a pod mounts. `request_resize`: takes what the
+    pod's spec asks for.
+    """
+
+    def __init__(
+        self,
+        pods: Mapping[str, KubeletPod],
+        table: PodTable,
+        capacity: NodeCapacity,
+        claims: ClaimRecovery,
+        out: Outbox,
+        times: WallTimes,
+        *,
+        switches: KubeletSwitches,
+        features: NodeFeatures,
+        rules: NodeRules,
+        new_pod: Callable[[KubeletPod, WorkerKey, Allocation, float], Pod],
+        readmission: Callable[[Pod], Rejection | None],
+        recover_volumes: Callable[[WorkerKey, KubeletPod], None],
+        request_resize: Callable[[Pod, KubeletPod], object],
+    ) -> None:
+        self.records: dict[WorkerKey, PodRecord] = {}
+        """What an earlier kubelet ran, of pods that were not seen yet."""
+        self._pods, self._table, self._capacity, self._claims = pods, table, capacity, claims
+        self._out, self._times = out, times
+        self._switches, self._features, self._rules = switches, features, rules
+        self._new_pod, self._readmission = new_pod, readmission
+        self._recover_volumes, self._request_resize = recover_volumes, request_resize
+        self._rechecks: dict[WorkerKey, tuple[PodRecord, str]] = {}
+        """What an earlier kubelet ran, of pods whose claims are being read again."""
+
+    # --- records ---
+
+    def forget_orphans(self, now: float) -> None:
+        """All objects are known: forget, and unprepare, what was recorded of pods that do not exist any more."""
+        for key, record in list(self.records.items()):
+            if key in self._table.pods:
+                continue
+            del self.records[key]
+            if record.containers and not record.is_finished:
+                data = {"container": record.containers[0].name, "orphan": True}
+                self._out.log("kubelet.stop", None, key, data, Key(record.namespace, record.name))
+            self.forget_record(record, key, now)
+
+    def forget_finished(self, key: WorkerKey) -> None:
+        """Forget a pod that had ended before the boot, so that it runs again."""
+        record = self.records.get(key)
+        if record is not None and record.is_finished:
+            del self.records[key]
+            self._table.erase(key)
+
+    def forget_record(self, record: PodRecord, key: WorkerKey, now: float) -> None:
+        """Erase what is left of a pod that does not exist any more, once its claims are unprepared."""
+        if not record.claims:
+            self._table.erase(key)
+            return
+        # Perhaps they are prepared, perhaps not: the same pod may be back, for another binding, before that is settled.
+        self._claims.recover(key, record.claims, now, is_prepared=False)
+        self._claims.unprepare(key, now)
+
+    # --- pods go on ---
+
+    def recall(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, now: float) -> PodRecord | None:
+        """Return what a pod that was recorded goes on with, None to start anew.
+
+        One with an allocation of which nothing runs goes on when the API server saw it run: then it is the runtime that
+        has forgotten it (FM-K5).
+        """
+        if record.containers or record.is_finished:
+            return record
+        is_over = pod.is_terminal or pod.metadata.deletion_timestamp is not None
+        if not is_over and any(has_run(each) for each in pod.status.container_statuses):
+            return record
+        if record.claims:
+            self._claims.recover(key, record.claims, now, is_prepared=False)  # perhaps they are, already
+        elif is_over:
+            self._table.erase(key)
+        return None
+
+    def import_running(self, pod: KubeletPod, key: WorkerKey, traceparent: str, now: float) -> bool:
+        """Take over a pod that was imported while it ran, as it was reported; return whether it is one."""
+        if BEGAN not in pod.metadata.annotations or pod.metadata.deletion_timestamp is not None:
+            return False
+        running = taken_over(pod)
+        # Texts have whole seconds: a little later, so that the next kubelet's clock spells the same second.
+        base_s = self._times.offset_s - SPELLING_S
+        record = reported_record(running, (), base_s) if running is not None else None
+        if running is None or record is None:
+            return False
+        self._adopt(running, key, record, traceparent, now)
+        if (made := self._table.pods.get(key)) is not None:
+            self._table.perform(made, made.update(pod, now), now)
+        self._keep(key, now)
+        return True
+
+    def go_on(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
+        """Take over a pod with its record, once it may still use its claims where that is asked again."""
+        if self._asks_again(record):
+            self._rechecks[key] = record, traceparent
+            self._claims.recheck(key, pod, now)
+        else:
+            self._adopt(pod, key, record, traceparent, now)
+
+    def _asks_again(self, record: PodRecord) -> bool:
+        """Whether a pod that ran before this kubelet began is asked again if it may use its claims (kep-5194 4)."""
+        runs = any(each.exit_code < 0 for each in record.containers)
+        return self._switches.recheck_on_restart == "always" and bool(record.claims) and runs
+
+    def rechecked(self, key: WorkerKey, problem: str, now: float) -> None:
+        """Go on with a pod that may still use its claims; without that its containers end, and wait for the claims."""
+        record, traceparent = self._rechecks.pop(key)
+        pod = self._pods.get(key.uid)
+        if pod is None or worker_key(pod) != key:
+            self.forget_record(record, key, now)
+            return
+        self._adopt(pod, key, without_sandbox(record, now) if problem else record, traceparent, now)
+        if problem:
+            # The next kubelet must not find running what this one ended.
+            self._keep(key, now)
+
+    def _keep(self, key: WorkerKey, now: float) -> None:
+        """Have what was taken over outlive this kubelet."""
+        if (made := self._table.pods.get(key)) is not None:
+            made.save()
+            self._table.perform(made, made.advance(now), now)
+
+    def _adopt(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
+        """Take over what a previous kubelet started; its allocation is not asked for again."""
+        # What was allocated counts, whatever the spec says by now (kep-1287 8).
+        wanted = self._rules.resources_of(pod)
+        given = aligned(record.allocated, wanted)
+        allocated = pod if is_same(wanted, given) else overlaid(pod, given)
+        # What had ended left its capacity, which another pod may have by now.
+        short = [] if record.is_finished else self._capacity.count_again(allocated, key, record.allocation)
+        self._out.start_span(key, pod, traceparent)
+        made = self._new_pod(pod, key, record.allocation, now)
+        self._table.add(made, is_recorded=True)
+        if record.claims:
+            is_booted = any(each.exit_code == LOST_EXIT for each in record.containers)
+            self._claims.recover(key, record.claims, now, is_prepared=bool(record.containers) and not is_booted)
+        took_over = made.adopt if record.containers or record.is_finished else made.resume
+        self._table.perform(made, took_over(record, now), now)
+        self._recover_volumes(key, pod)
+        is_rejected = self._switches.readmits_running and self._reject_again(made, pod, short, now)
+        if not is_rejected and pod.metadata.deletion_timestamp is not None:
+            self._table.perform(made, made.update(pod, now), now)
+        self._request_resize(made, pod)
+
+    def _reject_again(self, made: Pod, pod: KubeletPod, short: list[str], now: float) -> bool:
+        """Reject a pod that would not be admitted again now; return whether it is rejected."""
+        if (refused := self._readmission(made)) is not None:
+            self._table.reject(made, refused.reason, refused.message, now)
+        elif short:
+            self._table.end(made, now, "rejected", f"OutOf{short[0]}", f"Node has too little {short[0]} now")
+        elif (refused := self._features.lacks(pod)) is not None:
+            self._table.report_rejection(made, refused.reason, refused.message, now)
+        else:
+            return False
+        return True

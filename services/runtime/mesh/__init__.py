@@ -1,0 +1,1 @@
+"""How the processes of a mesh on one machine are made and kept."""
