@@ -199,7 +199,7 @@ class MeshBenchOptions:
 
     nodes: int = option(100, "emulated nodes", least=1, most=15_000)
     pods: int = option(2_000, "pods created", least=1, most=40_000)
-    engine: str = option("memory", choices=("memory", "sqlite", "etcd"))
+    engine: str = option("memory", "storage engine of the API server", choices=("memory", "sqlite", "etcd"))
     assignments: tuple[str, ...] = switch_option()
 
 

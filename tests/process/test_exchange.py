@@ -112,7 +112,7 @@ def test_a_mesh_is_recorded_in_keplabs_own_form(data, tmp_path):
     with Recording.open(path) as found:
         assert "recorded" in [each.name for each in found.versions() if each.resource == "configmaps"]
     refused = keplab("record", "-o", path, "--kubeconfig", data / "kubeconfig", code=2).stderr
-    assert "of a cluster want --format kwok" in refused
+    assert "for a cluster want --format kwok" in refused
 
 
 def delete(data, path):
@@ -406,8 +406,8 @@ def test_a_snapshot_of_another_store_format_is_refused_with_both_versions(data, 
             ("export", "-o", "-", "--anonymise", "SALT"),
             "--anonymise: the command reads the file that it wrote; want -o FILE",
         ),
-        (("export", "-o", "x", "--secrets", "--kubeconfig", "k"), "--secrets: of a cluster the values of Secrets"),
-        (("record", "-o", "x", "--secrets", "--kubeconfig", "k"), "--secrets: of a cluster the values of Secrets"),
+        (("export", "-o", "x", "--secrets", "--kubeconfig", "k"), "--secrets: the values of a cluster's Secrets"),
+        (("record", "-o", "x", "--secrets", "--kubeconfig", "k"), "--secrets: the values of a cluster's Secrets"),
         (("export", "-o", "/nowhere/x"), "cannot write /nowhere/x: No such file or directory"),
         (("import", "gone.yaml"), "gone.yaml: No such file or directory"),
         (("import",), "want files or --kubeconfig"),

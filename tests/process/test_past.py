@@ -165,7 +165,7 @@ def runs_at(path, name):
         (("get", "pod/a", "-A"), "a name excludes --all-namespaces", 2),
         (("history", "pods"), "want KIND/NAME", 2),
         (("history", "pod/zzz"), 'pods "zzz" not found', 1),
-        (("diff", "1", "zzz"), "is a resource version and 'zzz' is none", 2),
+        (("diff", "1", "zzz"), "is a resource version and 'zzz' is not", 2),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_one_line(mesh, arguments, said, code):

@@ -182,7 +182,7 @@ def test_without_etcd_the_mesh_says_what_is_missing(tmp_path):
     [
         (["--apiservers", "2"], "--apiservers 2 needs --engine etcd, not sqlite"),
         (["--etcd-servers", "http://x:1"], "--etcd-servers needs --engine etcd"),
-        (["--engine", "etcd", "--etcd-servers", "http://x:1", "--etcd-members", "3"], "an etcd that is started"),
+        (["--engine", "etcd", "--etcd-servers", "http://x:1", "--etcd-members", "3"], "an etcd that keplab starts"),
         (["--engine", "etcd", "--etcd-user", "root"], "--etcd-user needs --etcd-servers"),
     ],
 )

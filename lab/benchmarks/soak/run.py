@@ -185,7 +185,9 @@ class SoakOptions:
     nodes: int = option(6, "emulated nodes", least=1, most=1_000)
     rate: float = option(1.0, "bare pods a second", least=0.05, most=100)
     fault_every: float = option(20.0, "seconds between faults, on average", least=1)
-    engine: Literal["memory", "sqlite"] = option("sqlite", choices=("memory", "sqlite"))
+    engine: Literal["memory", "sqlite"] = option(
+        "sqlite", "storage engine of the API server", choices=("memory", "sqlite")
+    )
     seed: int = option(0, "seed of load and faults")
     out: Path = option(OUT_DEFAULT, "directory for soak.json and soak.md")
 

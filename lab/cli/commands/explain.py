@@ -46,7 +46,7 @@ Examples:
     "--at", type=click.IntRange(1), metavar="RV", help="resource version in the recording; without it, its end"
 )
 @click.option("--run", "scenario", type=SCENARIO, help="scenario to simulate; the pod is explained at its end")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="seed of the simulation")
 @output_option
 def explain(
     target: str,

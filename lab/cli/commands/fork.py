@@ -76,7 +76,7 @@ not know them. A node that FILE declares is as FILE says. A fork changes nothing
 @click.option(
     "--for", "duration", default="60s", show_default=True, help="time that the simulation goes on after the last -e"
 )
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="seed of the simulation")
 @click.option("--save", type=click.Path(path_type=Path), help="file to write the state to; nothing is run")
 @set_option
 @output_option

@@ -35,7 +35,14 @@ with 410. With kubectl: kubectl get --raw '/api/v1/namespaces/default/pods?at=12
 @click.option("-l", "--selector", default="", help="label selector")
 @click.option("--field-selector", default="", help="field selector")
 @click.option("--at", default="", metavar="RV", help="resource version to show; without it, the newest")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="output format",
+)
 @source_options
 def get(
     target: tuple[str, ...],

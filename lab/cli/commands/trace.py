@@ -46,7 +46,7 @@ Examples:
 @click.option("-n", "--namespace", default="", help="namespace of the pod; without it, any")
 @source_options
 @click.option("--run", "scenario", type=SCENARIO, help="scenario to simulate; its pod is traced")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="seed of the simulation")
 @click.option("--whole", is_flag=True, help="also show the time after Running")
 @click.option("--svg", type=click.Path(path_type=Path), help="file to draw the waterfall into")
 @click.option(

@@ -112,7 +112,7 @@ def test_get_takes_names_selectors_and_forms(command, moments, files):
         (("history", "pod/none"), 'pods "default/none" not found in the recording'),
         (("explain", "pod/none"), "no scheduler knows pod default/none; there is waiting"),
         (("explain", "pod/waiting", "--at", "999999"), "has versions 1 to "),
-        (("events", "RUN"), "a recording is no RUN"),
+        (("events", "RUN"), "a recording takes no RUN"),
         (("events", "--since", "5m"), "takes no RUN, --since or --watch"),
     ],
 )
@@ -261,9 +261,9 @@ def test_a_fork_begins_from_a_recorded_version(command, files, moments):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--seeds", "2"), "--recording is for one FILE and one seed"),
-        (("s.txt",), "--recording is for one FILE and one seed"),
-        (("--processes", "--traced"), "--traced is for a simulation"),
+        (("--seeds", "2"), "--recording records one FILE and one seed"),
+        (("s.txt",), "--recording records one FILE and one seed"),
+        (("--processes", "--traced"), "--traced needs a simulation"),
     ],
 )
 def test_a_recording_is_of_one_run(files, capsys, words, message):
