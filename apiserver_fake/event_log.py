@@ -40,39 +40,39 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     `is_new`: also return the fields that never change afterwards, and a pod's resource requests, which are recorded
     again when they change.
     """
-    found: Document = {}
+    facts: Document = {}
     document: Document = msgspec.json.decode(body)
     meta, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
     if meta.get("deletionTimestamp"):
-        found["deletion"] = meta["deletionTimestamp"]
+        facts["deletion"] = meta["deletionTimestamp"]
     if meta.get("finalizers"):
-        found["finalizers"] = meta["finalizers"]
+        facts["finalizers"] = meta["finalizers"]
     if meta.get("ownerReferences"):
-        found["owners"] = [owner.get("uid") or "" for owner in meta["ownerReferences"]]
+        facts["owners"] = [owner.get("uid") or "" for owner in meta["ownerReferences"]]
     match resource:
         case "pods":
-            found |= _pod(body, meta, spec, status, is_new=is_new)
+            facts |= _pod(body, meta, spec, status, is_new=is_new)
         case "nodes":
             try:
-                found["allocatable"] = amounts(status.get("allocatable") or {})
+                facts["allocatable"] = amounts(status.get("allocatable") or {})
             except ValueError:
-                found["allocatable"] = {}
+                facts["allocatable"] = {}
         case "leases.coordination.k8s.io":
-            found["transitions"] = spec.get("leaseTransitions") or 0
+            facts["transitions"] = spec.get("leaseTransitions") or 0
         case "podgroups.scheduling.k8s.io":
-            found["min_count"] = ((spec.get("schedulingPolicy") or {}).get("gang") or {}).get("minCount") or 0
+            facts["min_count"] = ((spec.get("schedulingPolicy") or {}).get("gang") or {}).get("minCount") or 0
         case "jobs.batch":
-            found["job"] = _counts(_JOB.decode(body))
+            facts["job"] = _counts(_JOB.decode(body))
         case "resourceclaims.resource.k8s.io":
-            found |= _grant(_CLAIM.decode(body)) | {"bytes": len(body)}
+            facts |= _grant(_CLAIM.decode(body)) | {"bytes": len(body)}
         case "resourceslices.resource.k8s.io":
-            found["node"] = spec.get("nodeName") or ""
-    return found
+            facts["node"] = spec.get("nodeName") or ""
+    return facts
 
 
 def _pod(body: bytes, meta: Document, spec: Document, status: Document, *, is_new: bool) -> Document:
     bound = status.get("bindingGeneration") or 0
-    found: Document = {
+    facts: Document = {
         "node": spec.get("nodeName") or "",
         "phase": status.get("phase") or "",
         "binding_generation": bound,
@@ -81,16 +81,18 @@ def _pod(body: bytes, meta: Document, spec: Document, status: Document, *, is_ne
         "nominated": status.get("nominatedNodeName") or "",
     }
     if claims := spec.get("resourceClaims"):
-        made = {each.get("name"): each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
-        names = (each.get("resourceClaimName") or made.get(each.get("name")) for each in claims)
-        found["claims"] = [name for name in names if name]
+        generated_names = {
+            each.get("name"): each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()
+        }
+        names = (each.get("resourceClaimName") or generated_names.get(each.get("name")) for each in claims)
+        facts["claims"] = [name for name in names if name]
     # A spec that changed after the pod was bound may ask for another size, and the node may have granted it.
     is_changed = (meta.get("generation") or 0) > max(1, bound)
     if is_new or (is_changed and not meta.get("deletionTimestamp")):
-        found["requests"] = _requests(body)
+        facts["requests"] = _requests(body)
     if is_new and spec.get("schedulingGroup") is not None:
-        found["group"] = spec["schedulingGroup"].get("podGroupName") or ""
-    return found
+        facts["group"] = spec["schedulingGroup"].get("podGroupName") or ""
+    return facts
 
 
 def _counts(job: Job) -> Document:
@@ -108,25 +110,25 @@ def _counts(job: Job) -> Document:
 
 def _grant(claim: ResourceClaim) -> Document:
     """Return what a claim was granted and who may use it; `nodes` only where the selector names nodes."""
-    found: Document = {"consumers": [each.uid for each in claim.status.reserved_for]}
+    facts: Document = {"consumers": [each.uid for each in claim.status.reserved_for]}
     workloads = [each for each in claim.status.reserved_for if not each.is_pod]
     if workloads:
-        found["workloads"] = [each.name for each in workloads]
-        found["shared"] = claim.status.allocation is not None and claim.status.allocation.reserved_for_any_pod
+        facts["workloads"] = [each.name for each in workloads]
+        facts["shared"] = claim.status.allocation is not None and claim.status.allocation.reserved_for_any_pod
     if POD_CLAIM_NAME in claim.metadata.annotations:
-        found["generated"] = True
+        facts["generated"] = True
     allocation = claim.status.allocation
     if allocation is None:
-        return found
+        return facts
     # Shares of one device are things of their own, and admin access takes nothing from others.
     exclusive = (each for each in allocation.devices.results if not each.admin_access)
-    found["granted"] = ["/".join((*each.id, *((each.share_id,) if each.share_id else ()))) for each in exclusive]
+    facts["granted"] = ["/".join((*each.id, *((each.share_id,) if each.share_id else ()))) for each in exclusive]
     selector = allocation.node_selector
     if selector is not None and len(selector.node_selector_terms) == 1:
         term = selector.node_selector_terms[0]
         if not term.match_expressions and len(term.match_fields) == 1 and term.match_fields[0].operator == "In":
-            found["nodes"] = list(term.match_fields[0].values)
-    return found
+            facts["nodes"] = list(term.match_fields[0].values)
+    return facts
 
 
 def _requests(body: bytes) -> dict[str, int]:
@@ -145,7 +147,7 @@ class EventLines:
         self._events, self._store, self._catalogue = events, store, catalogue
         self._hash = 0
 
-    def recovered(self, recovered: Recovered) -> None:
+    def on_recovered(self, recovered: Recovered) -> None:
         """Write the state of the store after the start, and the commits whose lines may be missing."""
         store = self._store
         self._hash = store.state_hash
@@ -155,12 +157,12 @@ class EventLines:
         self._events.write("store.recovered", rv=store.rv, data=data)
         if recovered.is_copy:
             for record in sorted(store.state_at(recovered.base_rv), key=attrgetter("rv")):
-                self._replayed(entry_of(Change(record.rv, ADDED, record, None, record.rv)))
+                self._write_replayed_entry(entry_of(Change(record.rv, ADDED, record, None, record.rv)))
         # At most the last batch can have become durable without its lines having been written.
         for entry in recovered.entries[-BATCH_CHANGES:]:
-            self._replayed(entry)
+            self._write_replayed_entry(entry)
 
-    def _replayed(self, entry: Entry) -> None:
+    def _write_replayed_entry(self, entry: Entry) -> None:
         data = {
             "type": entry.type,
             "group_end": entry.group_end,
@@ -285,7 +287,7 @@ class EventLines:
             "resource": watcher.resource.name,
             "reason": watcher.end_reason,
             "last_rv": watcher.last_rv,
-            "queued": watcher.queued,
+            "queued": watcher.queue_length,
         }
         self._events.write("watch.close", identity=watcher.identity.user, data=data)
 

@@ -73,7 +73,7 @@ class Requests:
         self._answers: dict[_Sort, _Answers] = {}
         self._took: dict[_Sort, Histogram] = {}
 
-    def ended(self, request: Request, code: int, took_s: float, trace_id: str) -> None:
+    def on_ended(self, request: Request, code: int, took_s: float, trace_id: str) -> None:
         """Count the answer to a request; `trace_id`: that of a sampled trace, else ""."""
         verb = request.verb
         if request.name or verb == "create":
@@ -107,15 +107,15 @@ class Requests:
         """Return the number of answers by label values: `verb` to `component`, then `code`, in order."""
         return {
             (*labels, str(code)): count
-            for labels, answers in self._labelled(self._answers)
+            for labels, answers in self._with_labels(self._answers)
             for code, count in sorted(answers.by_code.items())
         }
 
     def durations(self) -> dict[tuple[str, ...], Histogram]:
         """Return the histograms of durations by label values: `verb` to `component`, in order."""
-        return dict(self._labelled(self._took))
+        return dict(self._with_labels(self._took))
 
-    def _labelled(self, by_sort: Mapping[_Sort, T]) -> Iterator[tuple[tuple[str, ...], T]]:
+    def _with_labels(self, by_sort: Mapping[_Sort, T]) -> Iterator[tuple[tuple[str, ...], T]]:
         kinds = {name: (*group_resource(name), self._version_of(name)) for name in {sort.resource for sort in by_sort}}
         kinds[UNEXPECTED] = (UNEXPECTED, UNEXPECTED, UNEXPECTED)
         for sort in sorted(by_sort):

@@ -53,7 +53,7 @@ from services.api.errors import UNREADABLE, ApiError, BadRequest, Forbidden, Not
 from services.api.identity import ADMIN, Identity
 from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
-from services.api.resources import hidden
+from services.api.resources import hidden_resources
 from services.api.seams import Seams, Span
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchRequest, rpc_method
 from services.runtime.config import EXIT_CONFIG, StartError
@@ -96,7 +96,7 @@ class ApiServer:
         self.access, self._places = access, extensions
         self._journal = journal
         self._clock = seams.clock
-        self.catalogue = Catalogue(hidden=hidden(seams.switches), extensions=extensions.kinds)
+        self.catalogue = Catalogue(hidden=hidden_resources(seams.switches), extensions=extensions.kinds)
         self.release = seams.switches.choice("emulate.version")
         """The Kubernetes release that it says it is."""
         self._spans = WriteSpans()
@@ -130,8 +130,8 @@ class ApiServer:
             self.store,
             journal,
             seams.clock,
-            self._published,
-            publish_news=lambda changes: self._published(changes, is_own=False),
+            self._on_published,
+            publish_news=lambda changes: self._on_published(changes, is_own=False),
             resources=lambda: self.catalogue.resources,
         )
         self._rehearsals = Rehearsals(self.store, seams.clock, self.writer.submit, self.extensions.admission)
@@ -243,7 +243,7 @@ class ApiServer:
             spawn=self._spawn,
         )
         if self._lines is not None:
-            self._lines.recovered(recovered)
+            self._lines.on_recovered(recovered)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task for as long as the server runs."""
@@ -338,7 +338,7 @@ class ApiServer:
         if is_write and self._lines is not None:
             self._lines.request(identity, request, span)
         if not is_write and self._journal.is_shared and not (request.resource_version or request.continue_token):
-            return self._finished(identity, request, span, began, self._read_newest(identity, request))
+            return self._answer_and_finish(identity, request, span, began, self._read_newest(identity, request))
         try:
             if is_write and request.at:
                 raise BadRequest(f"at: {request.at}: the past can be read, not changed")
@@ -350,13 +350,13 @@ class ApiServer:
                 return self._start_write_again(identity, request, span, began)
             response = refusal(error)
         except NotYet as wait:
-            return self._finished(identity, request, span, began, self._read_later(identity, request, wait.rv))
+            return self._answer_and_finish(identity, request, span, began, self._read_later(identity, request, wait.rv))
         except Exception as error:
             response = _answer_to(error, request)
         self._finish(identity, request, span, began, response)
         return response
 
-    async def _finished(
+    async def _answer_and_finish(
         self, identity: Identity, request: Request, span: Span, began: float, answering: Awaitable[Response]
     ) -> Response:
         """Return the answer to a call that takes a while, which is counted and logged however it ends."""
@@ -404,24 +404,24 @@ class ApiServer:
         if (review := REVIEWS.get(request.resource)) is not None:
             registry.authorize(identity, request)
             question = json_object(request.body, "the body is not JSON", "the body is not an object")
-            said = reviews.answer(review, request.namespace, question, identity, callers, self.catalogue)
-            response = Response(code=201, body=msgspec.json.encode(said))
+            answer = reviews.answer(review, request.namespace, question, identity, callers, self.catalogue)
+            response = Response(code=201, body=msgspec.json.encode(answer))
             self._finish(identity, request, span, began, response)
             return response
         fingerprint = _fingerprint(request) if request.request_id else b""
-        if (known := self.writer.answered(identity.user, request.request_id, fingerprint)) is not None:
+        if (known := self.writer.find_answer(identity.user, request.request_id, fingerprint)) is not None:
             # Before authorization: what was allowed and done may have taken away the right to do it again.
             self._finish(identity, request, span, began, known)
             return known
         registry.authorize(identity, request)
         if request.verb == "deletecollection":
             deleting = self._delete_collection(identity, request, span)
-            return self._finished(identity, request, span, began, deleting)
+            return self._answer_and_finish(identity, request, span, began, deleting)
         self._spans.begin(span)
         wait_s = min(request.deadline_s, DEADLINE_MAX_S) if request.deadline_s > 0 else DEADLINE_S
         session = Session(self._clock.wall()) if registry.may_call(request) else None
 
-        def again(staged: Staged) -> Response:
+        def plan_again(staged: Staged) -> Response:
             if session is not None:
                 session.pending = None
             return registry.prepare(identity, request, span.traceparent, session)(staged)
@@ -444,12 +444,12 @@ class ApiServer:
                 request.lease_epoch,
                 self._clock.wall(),
             ),
-            again=again if self._journal.is_shared else None,
+            again=plan_again if self._journal.is_shared else None,
         )
         if session is None:
             return self.writer.submit(operation)
         admitting = self._rehearsals.admit(operation, session, request, span.traceparent)
-        return self._rehearsals.start(self._finished(identity, request, span, began, admitting))
+        return self._rehearsals.start(self._answer_and_finish(identity, request, span, began, admitting))
 
     async def admit_connection(
         self, identity: Identity, request: Request, options: Document, complete: Complete
@@ -460,7 +460,7 @@ class ApiServer:
         """
         registry = self.registry
         try:
-            found = await self._rehearsals.admit_connection(
+            connection = await self._rehearsals.admit_connection(
                 lambda session: registry.connect(identity, request, options, complete, session), request.traceparent
             )
         except ApiError as error:
@@ -468,8 +468,8 @@ class ApiServer:
                 self._lines.connection(identity, request, error)
             raise
         if self._lines is not None:
-            self._lines.connection(identity, request, found)
-        return found
+            self._lines.connection(identity, request, connection)
+        return connection
 
     def _read(self, identity: Identity, request: Request) -> Response:
         registry = self.registry
@@ -485,8 +485,8 @@ class ApiServer:
             if not self.store.hashing:
                 raise NotFound("this server keeps no state hash (state_hash is off)")
             # Source: guarantees 2.3.
-            found = {"resourceVersion": str(self.store.rv), "stateHash": f"{self.store.state_hash:064x}"}
-            return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
+            document = {"resourceVersion": str(self.store.rv), "stateHash": f"{self.store.state_hash:064x}"}
+            return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(document))
         if request.resource in COMPUTED:
             registry.authorize(identity, request)
             kwok, computed = self._places.kwok, self._places.computed
@@ -541,7 +541,7 @@ class ApiServer:
 
     def _finish(self, identity: Identity, request: Request, span: Span, began: float, response: Response) -> None:
         """Count, log and close one call; before its answer leaves."""
-        self.requests.ended(request, response.code, self._clock.now() - began, span.trace_id)
+        self.requests.on_ended(request, response.code, self._clock.now() - began, span.trace_id)
         if request.subresource and request.resource == PODS:
             self.pod_writes.count(identity, request, response)
         if self._lines is not None and request.subresource == RAW and response.is_ok:
@@ -557,7 +557,7 @@ class ApiServer:
 
     # -- commits
 
-    def _published(self, changes: Sequence[Change], *, is_own: bool = True) -> None:
+    def _on_published(self, changes: Sequence[Change], *, is_own: bool = True) -> None:
         """Have every part take notice of commits: first those that watches must not be ahead of."""
         if self._lines is not None:
             self._lines.commits(changes, is_replayed=not is_own)
@@ -574,7 +574,7 @@ class ApiServer:
             self._registry.refresh_admission()
             self._check_types(changes)
         self.hub.publish(changes)
-        self.extensions.published(changes)
+        self.extensions.on_published(changes)
 
     def _check_types(self, changes: Sequence[Change]) -> None:
         """Have what type checking finds written into the status of policies that have changed."""
@@ -640,7 +640,7 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
     gauge("keplab_store_window_start", "Oldest version to watch from.", lambda server: server.store.window_start),
     gauge("keplab_store_window_bytes", "Size of the changes kept.", lambda server: server.store.window_bytes),
     counter("keplab_store_batches_total", "Group commits.", lambda server: server.writer.batches),
-    gauge("keplab_writer_queue", "Writes that wait for a commit.", lambda server: server.writer.queued),
+    gauge("keplab_writer_queue", "Writes that wait for a commit.", lambda server: server.writer.queue_length),
     counter("keplab_writer_failures_total", "Commits that failed.", lambda server: server.writer.failures),
     gauge(
         "keplab_store_read_only", "Whether writes are refused.", lambda server: server.writer.read_only is not None
@@ -650,8 +650,8 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
         "Since when, in seconds since the epoch; 0 while they are not.",
         lambda server: server.writer.read_only.since_s if server.writer.read_only is not None else 0.0,
     ),
-    counter("apiserver_audit_event_total", "Audit events written.", lambda server: _audited(server)[0]),
-    counter("apiserver_audit_error_total", "Audit events lost.", lambda server: _audited(server)[1]),
+    counter("apiserver_audit_event_total", "Audit events written.", lambda server: _audit_counts(server)[0]),
+    counter("apiserver_audit_error_total", "Audit events lost.", lambda server: _audit_counts(server)[1]),
     counter(
         "apiserver_audit_level_total",
         "Requests by the level at which they are recorded.",
@@ -663,7 +663,7 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
 )  # fmt: skip
 
 
-def _audited(server: ApiServer) -> tuple[int, int]:
+def _audit_counts(server: ApiServer) -> tuple[int, int]:
     """Return how many audit events were written and lost."""
     return (server.audit.sink.written, server.audit.sink.lost) if server.audit is not None else (0, 0)
 

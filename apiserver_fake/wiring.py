@@ -195,7 +195,7 @@ class ApiServerComponent:
             (group, version)
             for group, versions in groups(catalogue).items()
             for version in versions
-            if not all(each.schema for each in catalogue.served.get((group, version), {}).values())
+            if not all(each.schema for each in catalogue.served_versions.get((group, version), {}).values())
         ) | frozenset((each.group, each.version) for each in CREATED_ONLY)
         controller = ApiServiceController(
             self.server.store,
@@ -223,7 +223,7 @@ class ApiServerComponent:
 
     def certificates(self) -> list[dict[str, str]]:
         """Return the certificates that the servers use at present."""
-        return [self._tls.loaded()] if self._tls is not None else []
+        return [self._tls.loaded_files()] if self._tls is not None else []
 
     def ports(self) -> dict[str, int]:
         """Return the ports of the open servers."""
@@ -291,8 +291,8 @@ def tls_of(config: ApiServerConfig) -> "ServingTls | None":
     if set(given.values()) == {""} and not is_strict:
         return None
     missing = [flag for flag in ("--tls-cert-file", "--tls-private-key-file") if not given[flag]]
-    said = next((flag for flag, path in given.items() if path), "--security strict")
-    raise StartError(f"{said} without {' and '.join(missing)}", EXIT_USAGE)
+    given_flag = next((flag for flag, path in given.items() if path), "--security strict")
+    raise StartError(f"{given_flag} without {' and '.join(missing)}", EXIT_USAGE)
 
 
 def build(config: ApiServerConfig, seams: Seams, names: Collection[str] = ALL) -> ApiServerComponent:

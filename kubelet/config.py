@@ -106,16 +106,16 @@ class KubeletConfig(CommonConfig):
 
     def node_definitions(self) -> tuple[NodeDefinition, ...]:
         """Return all nodes this process hosts. Raises: StartError naming the file and the node."""
-        found: list[NodeDefinition] = []
+        definitions: list[NodeDefinition] = []
         if self.nodes < 0 or self.first < 0:
             raise StartError(f"--nodes {self.nodes} --first {self.first}: want 0 or more", EXIT_USAGE)
         try:
             for given in self.definitions:
-                found.append(given if isinstance(given, NodeDefinition) else NodeDefinition.parse(_object(given)))
+                definitions.append(given if isinstance(given, NodeDefinition) else NodeDefinition.parse(_object(given)))
             for index in range(self.first, self.first + self.nodes):
                 zone = f"zone-{index % self.zones}" if self.zones else ""
                 name = f"{self.name_prefix}{index}"
-                found.append(
+                definitions.append(
                     NodeDefinition(
                         name=name,
                         cpu=self.cpu,
@@ -126,16 +126,16 @@ class KubeletConfig(CommonConfig):
                     )
                 )
             if self.nodes_file:
-                found += _read_file(self.nodes_file)
-            for definition in found:
+                definitions += _read_file(self.nodes_file)
+            for definition in definitions:
                 definition.check()
         except ValueError as error:
             raise StartError(str(error), EXIT_USAGE) from None
-        names = [d.name for d in found]
+        names = [d.name for d in definitions]
         if len(set(names)) != len(names):
             twice = next(n for i, n in enumerate(names) if n in names[:i])
             raise StartError(f"node {twice} is defined twice", EXIT_USAGE)
-        return tuple(found)
+        return tuple(definitions)
 
     def read_stages(self) -> tuple[Stage, ...]:
         """Return the stages of all files, in order. Raises: StartError naming file, stage and path."""
@@ -155,10 +155,10 @@ class KubeletConfig(CommonConfig):
         """Return KWOK's kinds whose objects are followed. Raises: StartError."""
         if not self.enable_crds:
             return ()
-        from services.kwok.definitions import chosen  # expressions are large
+        from services.kwok.definitions import choose_kinds  # expressions are large
 
         try:
-            return chosen(self.enable_crds)
+            return choose_kinds(self.enable_crds)
         except ValueError as error:
             raise StartError(f"--enable-crds {error}", EXIT_USAGE) from None
 

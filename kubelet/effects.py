@@ -98,14 +98,14 @@ class DeletePod(Effect, frozen=True):
 
 
 class CreateMirror(Effect, frozen=True):
-    """Create the object that shows a static pod and report with `static_pods.answered`."""
+    """Create the object that shows a static pod and report with `static_pods.on_answer`."""
 
     name: Key
     document: Document
 
 
 class DeleteMirror(Effect, frozen=True):
-    """Delete exactly this mirror, at once, and report with `static_pods.answered`."""
+    """Delete exactly this mirror, at once, and report with `static_pods.on_answer`."""
 
     pod: KubeletPod
 
@@ -142,7 +142,7 @@ class ReadVolumes(Effect, frozen=True):
 class ReadAttached(Effect, frozen=True):
     """Read live which volumes are attached to the own Node.
 
-    The report goes to `volumes.node_read` and `volumes.looked`.
+    The report goes to `volumes.node_read` and `volumes.look_again`.
     """
 
     key: WorkerKey
@@ -151,7 +151,7 @@ class ReadAttached(Effect, frozen=True):
 class CallDriver(Effect, frozen=True):
     """Call a driver to prepare or unprepare claims, over the connection of that number.
 
-    Report with `claims.answered`. `service`: as the driver offers it, for example v1.DRAPlugin.
+    Report with `claims.on_answer`. `service`: as the driver offers it, for example v1.DRAPlugin.
     """
 
     key: WorkerKey
@@ -190,7 +190,7 @@ class RecordNodeEvent(Effect, frozen=True):
 
 
 class PlayStage(Effect, frozen=True):
-    """Perform a stage's operations on a pod, in order, and report with `staging.played`."""
+    """Perform a stage's operations on a pod, in order, and report with `staging.on_played`."""
 
     key: WorkerKey
     pod: KubeletPod

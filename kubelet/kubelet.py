@@ -83,9 +83,9 @@ class Kubelet:
             versions,
             self.out,
             render=self.render,
-            shown=self.shown,
+            shown=self.api_pod,
             is_over=self.is_over,
-            acknowledged=self.acknowledged,
+            acknowledged=self.on_acknowledged,
         )
         self.start_times = StartTimes(self.out, times)
         self.table = PodTable(self.name, versions, self.start_times, self.out)
@@ -140,7 +140,7 @@ class Kubelet:
             self.out,
             switches=switches,
             node=lambda: self.admission.node,
-            on_rechecked=lambda key, problem, now: self.recovery.rechecked(key, problem, now),
+            on_rechecked=lambda key, problem, now: self.recovery.on_rechecked(key, problem, now),
             on_prepared=self.driver_health.pod_started if self.driver_health is not None else lambda pod, now: None,
         )
         self.references = ReferenceManager(self.table, self.out)
@@ -223,16 +223,16 @@ class Kubelet:
             features=features,
             rules=self.resizes.rules,
             new_pod=self._new_pod,
-            readmission=plugins.readmitted if plugins is not None else lambda pod: None,
+            readmission=plugins.readmission_rejection if plugins is not None else lambda pod: None,
             recover_volumes=volumes.recover if volumes is not None else lambda key, pod: None,
             request_resize=self.resizes.recover,
         )
 
     def _follow_pods(self) -> None:
         self.table.on(StatusChanged, self._status_changed)
-        self.table.on(PodStarted, self._started)
-        self.table.on(PodStopped, self._stopped)
-        self.table.on(PodEnded, self._ended)
+        self.table.on(PodStarted, self._on_started)
+        self.table.on(PodStopped, self._on_stopped)
+        self.table.on(PodEnded, self._on_ended)
 
     # --- pods as the API shows them (kubelet 3.1) ---
 
@@ -242,7 +242,7 @@ class Kubelet:
             self.static_pods.mirror_changed(old, new, now)
             return
         if old is not None and (new is None or worker_key(new) != worker_key(old)):
-            self._removed(old, now)
+            self._on_removed(old, now)
         if new is None:
             return
         uid = new.metadata.uid
@@ -251,7 +251,7 @@ class Kubelet:
             return
         known = self.pods.get(uid)
         if known is not None and worker_key(known) == worker_key(new):
-            self._updated(known, new, now)
+            self._on_updated(known, new, now)
             return
         self._adds[uid] = (new, traceparent)
 
@@ -265,7 +265,7 @@ class Kubelet:
         if self._adds:
             adds, self._adds = self._adds, {}
             for pod, traceparent in sorted(adds.values(), key=by_age):
-                self._added(pod, traceparent, now)
+                self._on_added(pod, traceparent, now)
             self.resizes.trigger = self.resizes.trigger or "pods_added"
         if self.resizes.trigger:
             self.resizes.retry(self.resizes.trigger, now)
@@ -283,7 +283,7 @@ class Kubelet:
         if self.resizes.trigger:
             self.resizes.retry(self.resizes.trigger, now)
 
-    def _added(self, pod: KubeletPod, traceparent: str, now: float) -> None:
+    def _on_added(self, pod: KubeletPod, traceparent: str, now: float) -> None:
         key = worker_key(pod)
         self.pods[pod.metadata.uid] = pod
         record = self.recovery.records.pop(key, None)
@@ -313,7 +313,7 @@ class Kubelet:
             self.out.start_span(key, pod, traceparent)
             self.admission.decide(pod, key, now)
 
-    def _updated(self, known: KubeletPod, new: KubeletPod, now: float) -> None:
+    def _on_updated(self, known: KubeletPod, new: KubeletPod, now: float) -> None:
         key = worker_key(new)
         self.pods[new.metadata.uid] = new
         is_deleted = new.metadata.deletion_timestamp is not None
@@ -324,7 +324,7 @@ class Kubelet:
             if self.staged_pods.hand_over(pod, new, now):
                 return
             self.statuses.pod_updated(key, new, now)
-            self.start_times.shown(pod, new, now)
+            self.start_times.observe_pod(pod, new, now)
             self.pressure.pod_updated(new, now)
             if is_deleted or _matters(known, new):
                 self.table.perform(pod, pod.update(new, now), now)
@@ -334,14 +334,14 @@ class Kubelet:
                 self.resizes.keep_reservation(pod)
             if known.metadata.generation != new.metadata.generation and self.resizes.is_live(pod):
                 self.resizes.count_request(known, new)
-                if self.resizes.requested(pod, new):
+                if self.resizes.on_requested(pod, new):
                     self.resizes.trigger = "pod_updated"
             self.statuses.maybe_delete(key)
             return
         if not is_deleted:
             self.admission.pod_updated(key, new, now)
         elif self.admission.holds(key):
-            self.admission.deleted(key, new, now)
+            self.admission.on_deleted(key, new, now)
         elif key in self.statuses.final_statuses:
             self.statuses.maybe_delete(key)
         elif new.is_terminal:
@@ -349,7 +349,7 @@ class Kubelet:
         else:
             self.statuses.set_final(key, new, {"phase": "Failed"}, now)
 
-    def _removed(self, old: KubeletPod, now: float, grace_s: float = REMOVED_GRACE_S) -> None:
+    def _on_removed(self, old: KubeletPod, now: float, grace_s: float = REMOVED_GRACE_S) -> None:
         """The object is gone, or is not ours any more."""
         key = worker_key(old)
         uid = old.metadata.uid
@@ -357,7 +357,7 @@ class Kubelet:
         if (pod := self.pods.get(uid)) is not None and worker_key(pod) == key:
             del self.pods[uid]
         self.admission.forget(key)
-        self.admission.unbinds.gone(key, old, "gone")
+        self.admission.unbinds.forget_pod(key, old, "gone")
         self.statuses.forget(key)
         if self.staged_pods.remove(key, now):
             return
@@ -378,7 +378,7 @@ class Kubelet:
         self.capacity.count(pod, key, admitted)
         if self.staged_pods.start(pod, key, now):
             return
-        self.start_times.admitted(key, now)
+        self.start_times.on_admitted(key, now)
         self.table.begin(self._new_pod(pod, key, admitted.allocation, now), now)
 
     def _new_pod(self, pod: KubeletPod, key: WorkerKey, allocation: Allocation, now: float) -> Pod:
@@ -394,16 +394,16 @@ class Kubelet:
         if pod.key not in self.table.gone:
             self.statuses.status_changed(pod.key, now)
 
-    def _started(self, pod: Pod, effect: PodStarted, now: float) -> None:
+    def _on_started(self, pod: Pod, effect: PodStarted, now: float) -> None:
         self.out.log("kubelet.start", pod.pod, pod.key, {"container": effect.container})
-        self.start_times.started(pod.key, now)
-        self.admission.unbinds.started(pod.pod, pod.key)
+        self.start_times.on_started(pod.key, now)
+        self.admission.unbinds.on_started(pod.pod, pod.key)
 
-    def _stopped(self, pod: Pod, effect: PodStopped, now: float) -> None:
+    def _on_stopped(self, pod: Pod, effect: PodStopped, now: float) -> None:
         self.out.log("kubelet.stop", pod.pod, pod.key, {"container": effect.container})
-        self.start_times.ended(pod.key, now)
+        self.start_times.on_ended(pod.key, now)
 
-    def _ended(self, pod: Pod, effect: PodEnded, now: float) -> None:
+    def _on_ended(self, pod: Pod, effect: PodEnded, now: float) -> None:
         """Nothing of the pod runs any more: its capacity is free for those who wait."""
         key = pod.key
         if self.staged_pods.finish(key):
@@ -419,7 +419,7 @@ class Kubelet:
             self.statuses.status_changed(key, now)
         self.table.unhold_after(key, now)
         self._offer_capacity("pods_removed" if is_removed else "pod_terminated", now)
-        self.static_pods.ended(pod.pod.metadata.key, now)
+        self.static_pods.on_ended(pod.pod.metadata.key, now)
         self.node.pod_ended(now)
 
     def _handed_over(self, machine: Pod, now: float) -> None:
@@ -436,7 +436,7 @@ class Kubelet:
 
     def _release_volumes(self, pod: Pod, now: float) -> None:
         """No container of the pod runs any more: its volumes are free, and no resize of it is under way."""
-        self.table.ended(pod)
+        self.table.on_ended(pod)
         self.runtime.volumes.release(pod.key)
         if self.volumes is not None:
             self.volumes.release(pod.key)
@@ -460,11 +460,11 @@ class Kubelet:
         """Admit the pod and run it; after a boot also what had ended before."""
         if self.is_booted:
             self.recovery.forget_finished(worker_key(pod))
-        self._added(pod, "", now)
+        self._on_added(pod, "", now)
 
     def _remove_static(self, pod: KubeletPod, now: float) -> None:
         """End the pod within its own grace period."""
-        self._removed(pod, now, float(pod.spec.termination_grace_period_seconds))
+        self._on_removed(pod, now, float(pod.spec.termination_grace_period_seconds))
 
     # --- time and disk ---
 
@@ -509,19 +509,19 @@ class Kubelet:
         pod = self.table.pods.get(key)
         if pod is not None:
             return self.resize_policy.add_condition(pod, status.render(pod))
-        return self.statuses.final_statuses.get(key) or self.admission.rendered(key)
+        return self.statuses.final_statuses.get(key) or self.admission.pending_status(key)
 
     def is_over(self, key: WorkerKey) -> bool:
         """Whether nothing of the pod runs now or will run later."""
         pod = self.table.pods.get(key)
         return pod.state == PodState.TERMINATED if pod is not None else key in self.statuses.final_statuses
 
-    def shown(self, key: WorkerKey) -> KubeletPod | None:
+    def api_pod(self, key: WorkerKey) -> KubeletPod | None:
         """Return the API object of this pod: the pod itself, or the mirror of a static pod; None: it does not exist."""
         pod = self.pods.get(key.uid)
-        return pod if pod is None or key.generation or not is_static(pod) else self.static_pods.shown(pod)
+        return pod if pod is None or key.generation or not is_static(pod) else self.static_pods.mirror_of(pod)
 
-    def acknowledged(self, key: WorkerKey, now: float) -> None:
+    def on_acknowledged(self, key: WorkerKey, now: float) -> None:
         """Go on with the pod, because the API server has its newest status."""
         pod = self.table.pods.get(key)
         if pod is None:

@@ -60,7 +60,7 @@ def _sum(read: Callable[[Kubelet], float]) -> Callable[[HostState], float]:
     return lambda host: sum(read(kubelet) for kubelet in host.kubelets)
 
 
-def _counted(name: str) -> Callable[[HostState], Mapping[Labels, float]]:
+def _count_reader(name: str) -> Callable[[HostState], Mapping[Labels, float]]:
     def read(host: HostState) -> Mapping[Labels, float]:
         found: dict[Labels, float] = {}
         for kubelet in host.kubelets:
@@ -73,25 +73,25 @@ def _counted(name: str) -> Callable[[HostState], Mapping[Labels, float]]:
 
 
 def _counter(name: str, text: str, *labels: str) -> Metric[HostState]:
-    return counter(name, text, _counted(name), *labels)
+    return counter(name, text, _count_reader(name), *labels)
 
 
 def _histogram(name: str, text: str, *labels: str) -> Metric[HostState]:
     """Declare what `Outbox.observe` counts."""
 
     def read(host: HostState) -> Mapping[Labels, Histogram]:
-        found: dict[Labels, Histogram] = {}
+        histograms: dict[Labels, Histogram] = {}
         for kubelet in host.kubelets:
             for values, held in kubelet.out.distributions.get(name, {}).items():
-                if values not in found:
-                    found[values] = Histogram(held.bounds)
-                found[values].add(held)
-        return found
+                if values not in histograms:
+                    histograms[values] = Histogram(held.bounds)
+                histograms[values].add(held)
+        return histograms
 
     return histogram(name, text, read, *labels)
 
 
-def _summed(
+def _sum_metric(
     name: str, text: str, total: Callable[[HostState], float], count: Callable[[HostState], float]
 ) -> Metric[HostState]:
     """Declare a distribution of which only its sum and the count of its values are known."""
@@ -138,11 +138,11 @@ def _of_those_with(
 ) -> Callable[[HostState], Mapping[Labels, float]]:
     """Read what is shown only where a node has that part."""
 
-    def shown(host: HostState) -> Mapping[Labels, float]:
+    def read_sum(host: HostState) -> Mapping[Labels, float]:
         parts = [found for kubelet in host.kubelets if (found := part(kubelet)) is not None]
         return {(): sum(map(read, parts))} if parts else {}
 
-    return shown
+    return read_sum
 
 
 def _stream(kubelet: Kubelet) -> Pleg | None:
@@ -164,13 +164,13 @@ METRICS: Final = Metrics(
     _histogram(SLI, "From a pod's creation to the watch showing it started, less pulls and init containers."),
     _histogram(WORKER, "The first sync of a pod, and its end.", "operation_type"),
     _counter("kubelet_image_garbage_collected_total", "Images that were deleted.", "reason"),
-    _summed(
+    _sum_metric(
         _RELIST,
         "How long the runtime was asked for all containers.",
         _of_pleg(lambda pleg, now: pleg.relist_s * pleg.relists(now)),
         _of_pleg(Pleg.relists),
     ),
-    _summed(
+    _sum_metric(
         _INTERVAL,
         "From one relist to the next.",
         _of_pleg(Pleg.spanned_s),
@@ -192,7 +192,7 @@ METRICS: Final = Metrics(
     counter(
         "keplab_kubelet_status_write_failures_total", "Writes of pod statuses that failed.", lambda h: h.status_failures
     ),
-    _summed(
+    _sum_metric(
         _SYNC,
         "From a status's change to its acknowledgement.",
         _sum(lambda k: k.statuses.versions.sync_seconds_sum),
@@ -247,7 +247,7 @@ METRICS: Final = Metrics(
         f"{_TOPOLOGY}_requests_total", "Admissions by the resource managers.", _sum(lambda k: k.managers.admissions)
     ),
     counter(f"{_TOPOLOGY}_errors_total", "Pods they rejected.", _sum(lambda k: k.managers.counters.topology_errors)),
-    _summed(
+    _sum_metric(
         f"{_TOPOLOGY}_duration_ms",
         "How long that took.",
         _sum(lambda k: k.managers.admission_ms),
@@ -262,7 +262,7 @@ METRICS: Final = Metrics(
     gauge(
         "kubelet_cpu_manager_shared_pool_size_millicores",
         "CPUs that no container has to itself.",
-        _of_those_with(lambda k: k.managers.cpus, lambda cpus: 1000 * len(cpus.shared)),
+        _of_those_with(lambda k: k.managers.cpus, lambda cpus: 1000 * len(cpus.shared_cpus)),
     ),
     gauge(
         "kubelet_cpu_manager_exclusive_cpu_allocation_count",

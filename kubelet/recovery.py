@@ -19,7 +19,7 @@ from kubelet.resize.allocation import NodeRules
 from kubelet.runtime.boots import without_sandbox
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.records import LOST_EXIT, PodRecord
-from kubelet.runtime.resources import aligned, is_same, overlaid
+from kubelet.runtime.resources import align_resources, is_same, overlaid
 from kubelet.runtime.runtime_state import reported_record, taken_over
 from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey, worker_key
@@ -38,7 +38,7 @@ class ClaimRecovery(Protocol):
         ...
 
     def recheck(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
-        """Ask again whether the pod may use its claims; the answer comes to `PodRecovery.rechecked`."""
+        """Ask again whether the pod may use its claims; the answer comes to `PodRecovery.on_rechecked`."""
         ...
 
     def unprepare(self, key: WorkerKey, now: float) -> None:
@@ -140,8 +140,8 @@ class PodRecovery:
         if running is None or record is None:
             return False
         self._adopt(running, key, record, traceparent, now)
-        if (made := self._table.pods.get(key)) is not None:
-            self._table.perform(made, made.update(pod, now), now)
+        if (imported := self._table.pods.get(key)) is not None:
+            self._table.perform(imported, imported.update(pod, now), now)
         self._keep(key, now)
         return True
 
@@ -158,7 +158,7 @@ class PodRecovery:
         runs = any(each.exit_code < 0 for each in record.containers)
         return self._switches.recheck_on_restart == "always" and bool(record.claims) and runs
 
-    def rechecked(self, key: WorkerKey, problem: str, now: float) -> None:
+    def on_rechecked(self, key: WorkerKey, problem: str, now: float) -> None:
         """Go on with a pod that may still use its claims; without that its containers end, and wait for the claims."""
         record, traceparent = self._rechecks.pop(key)
         pod = self._pods.get(key.uid)
@@ -180,32 +180,32 @@ class PodRecovery:
         """Take over what a previous kubelet started; its allocation is not asked for again."""
         # What was allocated counts, whatever the spec says by now (kep-1287 8).
         wanted = self._rules.resources_of(pod)
-        given = aligned(record.allocated, wanted)
+        given = align_resources(record.allocated, wanted)
         allocated = pod if is_same(wanted, given) else overlaid(pod, given)
         # What had ended left its capacity, which another pod may have by now.
         short = [] if record.is_finished else self._capacity.count_again(allocated, key, record.allocation)
         self._out.start_span(key, pod, traceparent)
-        made = self._new_pod(pod, key, record.allocation, now)
-        self._table.add(made, is_recorded=True)
+        machine = self._new_pod(pod, key, record.allocation, now)
+        self._table.add(machine, is_recorded=True)
         if record.claims:
             is_booted = any(each.exit_code == LOST_EXIT for each in record.containers)
             self._claims.recover(key, record.claims, now, is_prepared=bool(record.containers) and not is_booted)
-        took_over = made.adopt if record.containers or record.is_finished else made.resume
-        self._table.perform(made, took_over(record, now), now)
+        took_over = machine.adopt if record.containers or record.is_finished else machine.resume
+        self._table.perform(machine, took_over(record, now), now)
         self._recover_volumes(key, pod)
-        is_rejected = self._switches.readmits_running and self._reject_again(made, pod, short, now)
+        is_rejected = self._switches.readmits_running and self._reject_again(machine, pod, short, now)
         if not is_rejected and pod.metadata.deletion_timestamp is not None:
-            self._table.perform(made, made.update(pod, now), now)
-        self._request_resize(made, pod)
+            self._table.perform(machine, machine.update(pod, now), now)
+        self._request_resize(machine, pod)
 
-    def _reject_again(self, made: Pod, pod: KubeletPod, short: list[str], now: float) -> bool:
+    def _reject_again(self, adopted: Pod, pod: KubeletPod, short: list[str], now: float) -> bool:
         """Reject a pod that would not be admitted again now; return whether it is rejected."""
-        if (refused := self._readmission(made)) is not None:
-            self._table.reject(made, refused.reason, refused.message, now)
+        if (refused := self._readmission(adopted)) is not None:
+            self._table.reject(adopted, refused.reason, refused.message, now)
         elif short:
-            self._table.end(made, now, "rejected", f"OutOf{short[0]}", f"Node has too little {short[0]} now")
+            self._table.end(adopted, now, "rejected", f"OutOf{short[0]}", f"Node has too little {short[0]} now")
         elif (refused := self._features.lacks(pod)) is not None:
-            self._table.report_rejection(made, refused.reason, refused.message, now)
+            self._table.report_rejection(adopted, refused.reason, refused.message, now)
         else:
             return False
         return True

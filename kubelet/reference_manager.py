@@ -54,18 +54,18 @@ class ReferenceManager:
         known = {each: self._known.get((namespace, each), (NOTHING, 0.0))[0] for each in of_container(container)}
         return {(each.resource, each.name): {"data": read.values} for each, read in known.items() if read.values}
 
-    def references_read(self, done: ReadReferences, found: Mapping[Reference, Content | str], now: float) -> None:
+    def references_read(self, done: ReadReferences, contents: Mapping[Reference, Content | str], now: float) -> None:
         """Take the objects, or why they could not be read, and pass them to the pod with the ones known before."""
         if (pod := self._table.pods.get(done.key)) is None:
             return
         namespace, answers = done.pod.metadata.namespace, dict[Reference, Content]()
-        for each in done.all:
-            place, read = (namespace, each), found.get(each, "")
+        for reference in done.all:
+            place, read = (namespace, reference), contents.get(reference, "")
             if isinstance(read, str):
-                answers[each] = self._known[place][0] if place in self._known else unread(each, read)
+                answers[reference] = self._known[place][0] if place in self._known else unread(reference, read)
                 continue
-            answers[each] = read
-            if each.resource in _KEPT:
+            answers[reference] = read
+            if reference.resource in _KEPT:
                 self._known[place] = read, now
                 self._users.setdefault(place, {})[done.key] = None
                 self._of_pod.setdefault(done.key, {})[place] = None

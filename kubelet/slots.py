@@ -28,7 +28,7 @@ class Slot:
     is_left: bool = False
     """Whether the Lease's holder recorded on the volume that it left, as it does if it cannot reach the server."""
 
-    def seen(self, *, is_there: bool, before: tuple[str, str, int] | None, now: float) -> None:
+    def observe(self, *, is_there: bool, before: tuple[str, str, int] | None, now: float) -> None:
         """Take a look at the Lease, which the record has read already; `before`: the former reading."""
         if self.looks and (is_there != self.is_there or (is_there and before != self.record.seen)):
             self.changed_s = now

@@ -20,7 +20,7 @@ from kubelet.dra.manager import dynamic_resources
 from kubelet.interaction.kwok_streams import KwokStreams
 from kubelet.managers.device_calls import Share
 from kubelet.metrics import METRICS, HostState
-from kubelet.node.definition import settled
+from kubelet.node.definition import apply_switches
 from kubelet.pod.logs import Run
 from kubelet.view import KubeletPod
 from services.api.meta import Document, Key
@@ -108,7 +108,7 @@ class KubeletProcess:
 
     def _kwok_changed(self) -> None:
         assert self._metric_pages is not None
-        self._metric_pages.changed()
+        self._metric_pages.on_changed()
         for agent in self.agents:
             agent.annotations_changed()
 
@@ -144,7 +144,7 @@ class KubeletProcess:
 
     def certificates(self) -> list[dict[str, str]]:
         """Return the certificate that the endpoint uses at present."""
-        return [self._tls.loaded()] if self._tls is not None else []
+        return [self._tls.loaded_files()] if self._tls is not None else []
 
     def http_routes(self) -> list[tuple[str, Handler]]:
         """Return the routes of the process besides its health: container logs, devices of pods, and drivers.
@@ -160,8 +160,8 @@ class KubeletProcess:
     async def _page(self, request: HttpRequest) -> HttpResponse:
         """Return the page of whichever Metric has that path now, before those that every kubelet has."""
         assert self._metric_pages is not None
-        if (found := await self._metric_pages.answer(request)) is not None:
-            return found
+        if (response := await self._metric_pages.answer(request)) is not None:
+            return response
         if (match := path_pattern(resource_metrics.PATH).match(request.path)) is not None:
             return self._resource_metrics(replace(request, params=match.groupdict()))
         return 404, "text/plain", f"no Metric has the path {request.path}\n".encode()
@@ -184,8 +184,8 @@ class KubeletProcess:
                     machine.pod.metadata.key == key
                     and (wait := agent.kubelet.claims.waits_for(machine, now)) is not None
                 ):
-                    found: Document = msgspec.to_builtins(wait)
-                    return {"node": agent.name, "uid": machine.key.uid, **found}
+                    fields: Document = msgspec.to_builtins(wait)
+                    return {"node": agent.name, "uid": machine.key.uid, **fields}
         return None
 
     def _explain(self, request: Any) -> HttpResponse:
@@ -219,10 +219,10 @@ class KubeletProcess:
         scheme = "https" if config.tls_cert_file else "http"
         where, names = f"{config.health_host}:{config.port}", [agent.name for agent in self.agents]
         if self._metric_pages is not None and self.host.kwok["Metric"]:
-            found = self._metric_pages.discovery(where, names, scheme)
+            targets = self._metric_pages.discovery(where, names, scheme)
         else:
-            found = resource_metrics.discovery(where, names, scheme)
-        return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+            targets = resource_metrics.discovery(where, names, scheme)
+        return 200, "application/json", msgspec.json.format(msgspec.json.encode(targets), indent=2) + b"\n"
 
     def _dra_drivers(self, _: HttpRequest) -> HttpResponse:
         found = [each for agent in self.agents if agent.drivers is not None for each in agent.drivers.records]
@@ -275,7 +275,7 @@ def build(config: KubeletConfig, seams: Seams) -> "KubeletProcess | KubeletInSlo
 
 def _build(config: KubeletConfig, seams: Seams) -> KubeletProcess:
     try:
-        definitions = tuple(settled(node, seams.switches) for node in config.node_definitions())
+        definitions = tuple(apply_switches(node, seams.switches) for node in config.node_definitions())
     except ValueError as error:
         raise StartError(str(error), EXIT_USAGE) from None
     host = Host(config, seams, definitions)

@@ -123,13 +123,13 @@ class EventHandlers:
             self.groups.on_pod(old, new)
         if new is None or new.is_terminal:
             gone = new if new is not None else old
-            return [] if gone is None else self._gone(gone, now)
+            return [] if gone is None else self._on_deleted(gone, now)
         info = PodInfo(new)
         if self.accounting is not None:
             self.accounting.apply(info)
         state = self.cache.pods.get(info.uid)
         if new.spec.node_name:
-            effects = self._assigned(info, state, now, traceparent)
+            effects = self._on_assigned(info, state, now, traceparent)
             expected = old.status.nominated_node_name if old is not None and not old.spec.node_name else ""
             if expected not in ("", new.spec.node_name):
                 # It went elsewhere; what was kept for it is free.
@@ -137,9 +137,9 @@ class EventHandlers:
             return effects
         if state is None:
             return self._waiting(info, old, now, traceparent)
-        return self._unassigned(info, state, now, traceparent)
+        return self._on_unassigned(info, state, now, traceparent)
 
-    def _assigned(self, info: PodInfo, state: PodState | None, now: float, traceparent: str) -> list[Effect]:
+    def _on_assigned(self, info: PodInfo, state: PodState | None, now: float, traceparent: str) -> list[Effect]:
         node = info.spec.node_name
         if state is not None and state.node_name != node:
             if not self.unbinding:
@@ -155,7 +155,7 @@ class EventHandlers:
             self.exclusions.learn(info.pod, now)
             self.queue.nominator.remove(info.uid)
             self.queue.move_all(ASSIGNED_POD_ADD, None, info.pod, now)
-            return self._resized(node, None, info, now, traceparent)
+            return self._on_resized(node, None, info, now, traceparent)
         before, resizes = state.pod, self.resizes
         if resizes is not None:
             resizes.size(before, info)
@@ -163,7 +163,7 @@ class EventHandlers:
             if order != "one_step":
                 return self._in_two_steps(resizes, order, before, info, now, traceparent)
         self._recount(before, info, now)
-        return self._resized(node, before, info, now, traceparent)
+        return self._on_resized(node, before, info, now, traceparent)
 
     def _recount(self, before: PodInfo, info: PodInfo, now: float) -> None:
         """Count a pod on a node as it is now, and have the queue follow what changed."""
@@ -171,7 +171,7 @@ class EventHandlers:
         for event in _pod_changes(ASSIGNED_POD, before, info):
             self.queue.move_all(event, before.pod, info.pod, now)
 
-    def _resized(
+    def _on_resized(
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
     ) -> list[Effect]:
         """Wake pods that wait for capacity on the node by the change."""
@@ -200,7 +200,7 @@ class EventHandlers:
         self._late.append(second)
         return first()
 
-    def _unassigned(self, info: PodInfo, state: PodState, now: float, traceparent: str) -> list[Effect]:
+    def _on_unassigned(self, info: PodInfo, state: PodState, now: float, traceparent: str) -> list[Effect]:
         """A pod the cache counts on a node is seen without one."""
         if state.assumption is not None and (not self.unbinding or info.unbind_count <= state.pod.unbind_count):
             # Our bind is still under way; its outcome, not this older view, decides (K2).
@@ -223,7 +223,7 @@ class EventHandlers:
         self.cache.remove_pod(state.pod.uid)
         self.queue.nominator.remove(state.pod.uid)
         self.queue.move_all(ASSIGNED_POD_DELETE, _as_bound(state.pod.pod, state.node_name), None, now)
-        self._resized(state.node_name, state.pod, None, now)
+        self._on_resized(state.node_name, state.pod, None, now)
 
     def _unbound(self, info: PodInfo, node: str, now: float, traceparent: str) -> list[Effect]:
         self.exclusions.learn(info.pod, now)
@@ -262,7 +262,7 @@ class EventHandlers:
             self._free_nomination(before, was_nominated, now)
         return []
 
-    def _gone(self, pod: Pod, now: float) -> list[Effect]:
+    def _on_deleted(self, pod: Pod, now: float) -> list[Effect]:
         uid = pod.metadata.uid
         self.exclusions.forget_pod(uid)
         state = self.cache.pods.get(uid)
@@ -387,8 +387,8 @@ def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> list[ClusterEvent
             (was.tolerations != now.tolerations, Action.UPDATE_POD_TOLERATION, "TolerationUpdate"),
             (had_claims != has_claims, Action.UPDATE_POD_GENERATED_CLAIM, "GeneratedResourceClaim"),
         ]
-    found = [ClusterEvent(resource, action, resource + name) for has_changed, action, name in changes if has_changed]
-    return found or [ClusterEvent(resource, Action.UPDATE_OTHER, f"{resource}Update")]
+    events = [ClusterEvent(resource, action, resource + name) for has_changed, action, name in changes if has_changed]
+    return events or [ClusterEvent(resource, Action.UPDATE_OTHER, f"{resource}Update")]
 
 
 def _node_changes(old: Node, new: Node) -> list[ClusterEvent]:

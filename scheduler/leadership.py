@@ -31,7 +31,7 @@ class Leadership:
         """
         elector = self.elector
         if elector is not None:
-            self.client.lead(await elector.acquire(), elector.deposed)
+            self.client.lead(await elector.acquire(), elector.on_deposed)
             group.create_task(elector.hold())
             self.recorder.event(
                 kind="Lease",

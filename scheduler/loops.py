@@ -196,10 +196,10 @@ class Scheduler:
         own = self._switches
         rules = RecordRules("" if own.record_skip == "empty" else None, own.records_all)
         writer = RecordWriter(self._core, self._clients.client, self._clients.pods.lister.get, rules)
-        self._failures.on_failed = writer.failed
+        self._failures.on_failed = writer.on_failed
         handle.record.add = writer.add_custom_result
         if self._extenders is not None:
-            self._extenders.on_answer = writer.asked
+            self._extenders.on_answer = writer.add_extender_answer
         if self._core.group_cycle is not None:
             self._core.group_cycle.on_result = writer.note
         return writer
@@ -212,20 +212,20 @@ class Scheduler:
     def metrics(self) -> Samples:
         """Return counters, histograms and gauges under upstream's names."""
         core, clients = self._core, self._clients
-        found = core.metrics.samples(core.queue, core.cache, core.exclusions)
-        found |= clients.pods.metrics()
-        found |= clients.nodes.metrics()
-        found |= clients.recorder.metrics()
-        found |= self._leadership.metrics()
-        found |= self._evictions.metrics()
-        found |= core.profiles.metrics()
-        found |= CLAIM_METRICS.of(self._claims.metrics)
+        samples = core.metrics.samples(core.queue, core.cache, core.exclusions)
+        samples |= clients.pods.metrics()
+        samples |= clients.nodes.metrics()
+        samples |= clients.recorder.metrics()
+        samples |= self._leadership.metrics()
+        samples |= self._evictions.metrics()
+        samples |= core.profiles.metrics()
+        samples |= CLAIM_METRICS.of(self._claims.metrics)
         if core.group_cycle is not None:
-            found |= self._groups.metrics()
-        found |= clients.dispatcher.metrics()
+            samples |= self._groups.metrics()
+        samples |= clients.dispatcher.metrics()
         if self._extenders is not None:
-            found |= self._extenders.metrics()
-        return found if self._resizes is None else self._resizes.beside(found)
+            samples |= self._extenders.metrics()
+        return samples if self._resizes is None else self._resizes.beside(samples)
 
     def configz(self) -> dict[str, Any]:
         """Return the effective configuration, under upstream's name."""
@@ -321,7 +321,7 @@ class Scheduler:
                 and change.new is not None
                 and not (change.old and change.old.spec.node_name)
             ):
-                self._record_writer.bound(change.new.metadata.key, change.new.metadata.uid)
+                self._record_writer.on_bound(change.new.metadata.key, change.new.metadata.uid)
         else:
             self._clients.dispatcher.sync(change.new)
         self._perform(effects, now, change.traceparent)
@@ -377,7 +377,7 @@ class Scheduler:
                         requeue_after_s=round(effect.delay_s, 3),
                     )
                 case ResizeEnded() if self._resizes is not None:
-                    self._resizes.ended(effect.pod, traceparent)
+                    self._resizes.on_ended(effect.pod, traceparent)
                 case ClearNomination():
                     self._clients.dispatcher.later(clear_nomination(effect.pod.pod, traceparent))
 
@@ -430,7 +430,7 @@ class Scheduler:
             await self._groups.schedule(queued, now, group)
             return
         if info.metadata.deletion_timestamp is not None:
-            core.queue.bound(queued)
+            core.queue.on_bound(queued)
             self._recorder.event(info, FAILED, f"skip schedule deleting pod: {info.key}", is_warning=True)
             return
         if info.spec.node_name:
@@ -438,12 +438,12 @@ class Scheduler:
             await self._resizes.schedule(queued, now, group)
             return
         if info.uid in core.cache.pods:
-            core.queue.bound(queued)
+            core.queue.on_bound(queued)
             return
         attempt = self._attempts.begin(queued, now)
         core.profiles.attempt()
         result = await self._choose(info, now, attempt.span.traceparent)
-        self._attempts.decided(attempt)
+        self._attempts.on_decided(attempt)
         if self._record_writer is not None:
             self._record_writer.note(info, core.profiles.of(info), result, now)
         match result:
@@ -469,7 +469,7 @@ class Scheduler:
         try:
             return await extenders.schedule(profile, info, now, traceparent)
         except Exception as error:
-            return profile.cycle.failed(error)
+            return profile.cycle.cycle_error(error)
 
     async def _no_node(self, attempt: Attempt, result: Unschedulable, group: asyncio.TaskGroup) -> None:
         """Evict whom PostFilter chose, and put the pod back."""

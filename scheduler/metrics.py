@@ -67,7 +67,7 @@ class SchedulerMetrics:
         self._evicted_for: dict[str, tuple[str, int]] = {}
         """Preemptors by uid: the node that victims left, and how many."""
 
-    def attempted(self, result: str, algorithm_s: float, profile: str = "", trace_id: str = "") -> None:
+    def observe_attempt(self, result: str, algorithm_s: float, profile: str = "", trace_id: str = "") -> None:
         """Count one scheduling attempt of a profile's pod ("": the first's): scheduled, unschedulable or error.
 
         `trace_id`: of the attempt's span, "" if it is not sampled.
@@ -93,7 +93,7 @@ class SchedulerMetrics:
         """Observe how long it took to find the pods that an event may help."""
         self.timed[EVENTS][event,].observe(took_s)
 
-    def bound(self, uid: str, node: str, attempts: int, waited_s: float, now: float, trace_id: str = "") -> None:
+    def observe_bind(self, uid: str, node: str, attempts: int, waited_s: float, now: float, trace_id: str = "") -> None:
         """Count a pod that got its node, `waited_s` after its first attempt began."""
         self.sli_seconds[min(attempts, 16)].observe(waited_s, 1, trace_id)
         self.pod_attempts.observe(attempts)
@@ -103,7 +103,7 @@ class SchedulerMetrics:
             if unbound[1] == node:
                 self.counts.add(REBOUND)
 
-    def evicted(self, uid: str, node: str) -> None:
+    def observe_eviction(self, uid: str, node: str) -> None:
         """Note that a pod was evicted from the node for this one."""
         emptied, victims = self._evicted_for.pop(uid, (node, 0))
         self._evicted_for[uid] = (node, victims + 1 if emptied == node else 1)

@@ -28,7 +28,7 @@ from scheduler.extenders.extended_cycle import Extenders, ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import Status
-from scheduler.framework.world import World, followed
+from scheduler.framework.world import World, followed_kinds
 from scheduler.loops import Scheduler, SchedulerCore
 from scheduler.metrics import SchedulerMetrics
 from scheduler.pod_groups.cycle import GroupCycle
@@ -39,7 +39,7 @@ from scheduler.queue.preenqueue_status import ReportRules, missing_gate
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.resize.accounting import accounting_of
 from scheduler.resize.cycle import ResizeCycle
-from scheduler.resize.deferred_pods import DeferredPods, gated
+from scheduler.resize.deferred_pods import DeferredPods, make_gate
 from scheduler.resize.out_of_tree import RELEVANCE, OutOfTreePlugins
 from scheduler.resize.rules import rules_of
 from scheduler.switches import AsyncCallSwitches, GangSwitches, SchedulerSwitches
@@ -95,7 +95,7 @@ def build(
     nodes = informer(Node, keep_documents=is_extended)
 
     pods, waiting = informer(Pod, LIVE_PODS, keep_documents=is_extended), WaitingPods()
-    others: dict[type[View], Informer[Any]] = {view: informer(view) for view in followed(switches)}
+    others: dict[type[View], Informer[Any]] = {view: informer(view) for view in followed_kinds(switches)}
     handle = Handle(
         switches=switches,
         cache=cache,
@@ -175,7 +175,7 @@ def _is_staying(pods: Informer[Pod], victim: PodInfo) -> bool:
 def core_of(
     handle: Handle,
     configured: Configured | None = None,
-    made: Sequence[MadeProfile] = (),
+    made_profiles: Sequence[MadeProfile] = (),
     now: Callable[[], float] | None = None,
 ) -> SchedulerCore:
     """Return the pure machines around a handle; benchmarks and tests drive them without an API server.
@@ -185,13 +185,13 @@ def core_of(
     """
     switches = handle.switches
     configured = configured or Configured(switches)
-    made = made or [MadeProfile(handle.profile, None, tuple(default_profile(handle)), None)]
+    made_profiles = made_profiles or [MadeProfile(handle.profile, None, tuple(default_profile(handle)), None)]
     rotation, rules = Rotation(), rules_of(switches)
     asks = rules is not None and rules.outside_plugins == RELEVANCE
     profiles = Profiles(
         [
             _profile(handle, each, configured.percentage(each.percentage), rotation, asks_relevance=asks)
-            for each in made
+            for each in made_profiles
         ],
         {EXTENDER: (Registration(ClusterEvent(WILDCARD, Action.ALL)),)} if configured.extenders else None,
     )
@@ -199,7 +199,7 @@ def core_of(
     pre_enqueue: Callable[[PodInfo, str], Status] = profiles.pre_enqueue
     if rules is not None:
         out_of_tree = {p.name: OutOfTreePlugins(p.runner, plugins(), rules.outside_plugins) for p in profiles.all()}
-        pre_enqueue = gated(handle.preempting, out_of_tree, pre_enqueue)
+        pre_enqueue = make_gate(handle.preempting, out_of_tree, pre_enqueue)
     queue = _queue(handle, configured, profiles, pre_enqueue)
     metrics = SchedulerMetrics(profiles.names[0], now)
     resizes, accounting = None, accounting_of(switches)
@@ -267,9 +267,9 @@ def _queue(
 
 
 def _profile(
-    handle: Handle, made: MadeProfile, percentage: int, rotation: Rotation, *, asks_relevance: bool
+    handle: Handle, profile: MadeProfile, percentage: int, rotation: Rotation, *, asks_relevance: bool
 ) -> Profile:
-    runner = Runner(made.plugins, made.points, asks_relevance=asks_relevance)
+    runner = Runner(profile.plugins, profile.points, asks_relevance=asks_relevance)
     batching = None
     own = handle.switches.of(SchedulerSwitches)
     if own.has_batching:
@@ -285,4 +285,4 @@ def _profile(
         rotation=rotation,
         batching=batching,
     )
-    return Profile(made.name, runner, cycle)
+    return Profile(profile.name, runner, cycle)

@@ -46,7 +46,7 @@ class KwokKinds:
         unchanged.
         """
         for kind in self.kinds:
-            wanted = _marked(definition(kind))
+            wanted = _with_content_mark(definition(kind))
             name, mark = wanted["metadata"]["name"], wanted["metadata"]["annotations"][CONTENT]
             record = store.get(DEFINITIONS, "", name)
             if record is None:
@@ -85,7 +85,7 @@ class KwokKinds:
         return self._usages
 
 
-def _marked(document: Document) -> Document:
+def _with_content_mark(document: Document) -> Document:
     mark = f"{crc32(msgspec.json.encode(document['spec'])):08x}"
     metadata = document["metadata"]
     return {**document, "metadata": {**metadata, "annotations": {CONTENT: mark}}}

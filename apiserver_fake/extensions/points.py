@@ -77,7 +77,7 @@ class Definitions(Protocol):
         """Record one committed definition, before watches show it."""
         ...
 
-    def published(self, changes: Sequence[Change]) -> None:
+    def on_published(self, changes: Sequence[Change]) -> None:
         """Serve the kinds of changed definitions, after watches have shown the changes."""
         ...
 
@@ -216,11 +216,11 @@ class LiveExtensions:
             for change in redefined:
                 definitions.note(change)
 
-    def published(self, changes: Sequence[Change]) -> None:
+    def on_published(self, changes: Sequence[Change]) -> None:
         """Serve what committed definitions define now, after watches have shown them."""
         redefined = _definitions_in(changes)
         if redefined and (definitions := self.definitions()) is not None:
-            definitions.published(redefined)
+            definitions.on_published(redefined)
             self._control(definitions)
 
     def _note_accounts(self, secrets: TokenSecrets, changes: Sequence[Change]) -> None:

@@ -66,26 +66,26 @@ def extensions_of(
 ) -> Extensions:
     """Return the extensions of these names, as configured. Raises: StartError."""
     _refuse_left_out(config, names)
-    found = Extensions(kinds=kinds_of(names))
+    extensions = Extensions(kinds=kinds_of(names))
     if "managedfields" in names:
-        found = replace(found, managers=_managers)
+        extensions = replace(extensions, managers=_managers)
     if "admission" in names:
-        found = replace(found, admission=partial(_admission, config, seams))
+        extensions = replace(extensions, admission=partial(_admission, config, seams))
     if "customresources" in names:
         kwok = _kwok(config)
         # In a simulation there is nothing to connect to.
         is_converting = config.rest_port is not None
         make = partial(_definitions, seams, address if is_converting else None, kwok)
-        found = replace(found, definitions=make, is_converting=is_converting, kwok=kwok)
+        extensions = replace(extensions, definitions=make, is_converting=is_converting, kwok=kwok)
     if "rbac" in names and access.is_rbac:
-        found = replace(found, stored_policy=_stored_policy, access_objects=_access_objects)
+        extensions = replace(extensions, stored_policy=_stored_policy, access_objects=_access_objects)
     if "accounts" in names and access.accounts.tokens is not None:
-        found = replace(found, token_secrets=_token_secrets)
+        extensions = replace(extensions, token_secrets=_token_secrets)
     if "aggregated" in names:
-        found = replace(found, computed=_computed)
+        extensions = replace(extensions, computed=_answer_computed)
     if "audit" in names:
-        found = replace(found, audit=_auditor(config, seams))
-    return found
+        extensions = replace(extensions, audit=_auditor(config, seams))
+    return extensions
 
 
 def _refuse_left_out(config: ApiServerConfig, names: Collection[str]) -> None:
@@ -193,11 +193,11 @@ def _kwok(config: ApiServerConfig) -> KwokKinds | None:
     if not config.kwok and not config.enable_crds:
         return None
     from apiserver_fake.extensions.kwok_kinds import KwokKinds
-    from services.kwok.definitions import chosen
+    from services.kwok.definitions import choose_kinds
     from services.kwok.documents import KwokError, load
 
     try:
-        kinds = chosen(config.enable_crds)
+        kinds = choose_kinds(config.enable_crds)
     except ValueError as error:
         raise StartError(f"--enable-crds {error}", EXIT_USAGE) from None
     try:
@@ -226,7 +226,7 @@ def _token_secrets(
     return SecretKeeper(tokens, authority, find, listing, api)
 
 
-def _computed(
+def _answer_computed(
     request: Request, store: Store, wall_s: float, users: Container[str], usages: UsageDocuments | None
 ) -> Response:
     from apiserver_fake.extensions.aggregated.answers import answer

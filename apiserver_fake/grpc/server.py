@@ -123,7 +123,7 @@ def responses_of(number: int, response: Response) -> list[bytes]:
     ]
 
 
-async def _woken(event: asyncio.Event, timeout_s: float | None = None) -> None:
+async def _wait_for_wake(event: asyncio.Event, timeout_s: float | None = None) -> None:
     """Return when the event was set since the last wait, or after `timeout_s`."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
@@ -227,7 +227,7 @@ class _CallStream:
             for message in batch.requests:
                 self._begin(message, group)
             while self._outbox_bytes > OUTBOX_BYTES_MAX:
-                await _woken(self._capacity)
+                await _wait_for_wake(self._capacity)
 
     def _begin(self, message: pb.Request, group: asyncio.TaskGroup) -> None:
         server = self._server
@@ -240,7 +240,7 @@ class _CallStream:
             if request.as_user:
                 identity, request = _acting(server, identity, request, trail)
             if (fairness := server.fairness) is not None:
-                turn = fairness.enter_call(identity, request, server.hub.interested(request.resource))
+                turn = fairness.enter_call(identity, request, server.hub.count_interested(request.resource))
             if turn is not None and (turn.state is WAITING or turn.work.is_long):
                 begun: Response | Awaitable[Response] = _in_turn(server, turn, identity, request)
             else:
@@ -252,14 +252,14 @@ class _CallStream:
             self._put(message, begun, trail)
             return
         self._unanswered += 1
-        future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun, message))
-        future.add_done_callback(lambda done: self._answered(message, turn, done, trail))
+        future = begun if isinstance(begun, asyncio.Future) else group.create_task(_response_or_refusal(begun, message))
+        future.add_done_callback(lambda done: self._on_response(message, turn, done, trail))
 
     def _leave(self, turn: QueuedRequest | None) -> None:
         if turn is not None and (fairness := self._server.fairness) is not None:
             fairness.leave(turn)
 
-    def _answered(
+    def _on_response(
         self, message: pb.Request, turn: QueuedRequest | None, done: asyncio.Future[Response], trail: Trail | None
     ) -> None:
         self._leave(turn)
@@ -276,7 +276,7 @@ class _CallStream:
     def _put(self, message: pb.Request, response: Response, trail: Trail | None) -> None:
         """Send the answer to one call: a 500 where it cannot be sent, since the others of the stream go on."""
         try:
-            _answered(trail, response)
+            _record_response(trail, response)
             parts = responses_of(message.id, response)
         except Exception as error:
             parts = responses_of(message.id, refusal(_answer_to(error, message)))
@@ -290,7 +290,7 @@ class _CallStream:
             if not outbox:
                 if self._is_closing and not self._unanswered:
                     return
-                await _woken(self._wake)
+                await _wait_for_wake(self._wake)
                 continue
             # What is still being worked on will want to travel along.
             await self._pace.linger(self._unanswered + len(outbox))
@@ -305,12 +305,12 @@ class _CallStream:
             await self._pace.send(self._context, b"".join(parts))
 
 
-def _answered(trail: Trail | None, response: Response) -> None:
+def _record_response(trail: Trail | None, response: Response) -> None:
     """Record what a call was answered."""
     if trail is not None:
-        trail.annotated(response.audit)
-        trail.answered(response.body)
-        trail.completed(response.code, response.body)
+        trail.on_annotations(response.audit)
+        trail.on_response_body(response.body)
+        trail.on_response_complete(response.code, response.body)
 
 
 def _acting(server: ApiServer, identity: Identity, request: Request, trail: Trail | None) -> tuple[Identity, Request]:
@@ -319,15 +319,15 @@ def _acting(server: ApiServer, identity: Identity, request: Request, trail: Trai
         acting, request = server.callers.acting(identity, request)
     except ApiError:
         if trail is not None:
-            trail.decided(allowed=False, reason="")
+            trail.on_decision(allowed=False, reason="")
         raise
     if trail is not None:
         trail.impersonates(acting)
-        trail.decided(*server.callers.decision(acting, request))
+        trail.on_decision(*server.callers.decision(acting, request))
     return acting, request
 
 
-async def _awaited(begun: Awaitable[Response], request: pb.Request) -> Response:
+async def _response_or_refusal(begun: Awaitable[Response], request: pb.Request) -> Response:
     try:
         return await begun
     except Exception as error:
@@ -438,7 +438,7 @@ class _WatchStream:
     def _over(self, number: int, refused: Response | None = None) -> None:
         """Record that a watch has ended."""
         if (trail := self._trails.pop(number, None)) is not None:
-            trail.completed(*((refused.code, refused.body) if refused is not None else (200, b"")))
+            trail.on_response_complete(*((refused.code, refused.body) if refused is not None else (200, b"")))
 
     def _wait(self, message: pb.WatchRequest, identity: Identity, request: WatchRequest) -> None:
         """Begin a watch when it is its turn; it may be now. Raises: TooManyRequests."""
@@ -467,7 +467,7 @@ class _WatchStream:
         watcher = self._server.open_watch(identity, request, self._notify)
         self._watchers[number] = watcher
         if (trail := self._trails.get(number)) is not None:
-            trail.started(200)
+            trail.on_response_started(200)
         self._numbers[watcher.number] = number
         if watcher.has_events or watcher.end_reason:
             self._notify(watcher)
@@ -502,7 +502,7 @@ class _WatchStream:
     async def _send(self) -> None:
         while True:
             if not self._ready and not self._ends:
-                await _woken(self._wake, HEARTBEAT_S)
+                await _wait_for_wake(self._wake, HEARTBEAT_S)
                 if not self._ready and not self._ends:
                     self._caller.check(self._clock)
                     await self._pace.send(self._context, _HEARTBEAT)
@@ -545,7 +545,9 @@ class _WatchStream:
             events = watcher.take_piece(events_left, bytes_left)
             if events:
                 events_left -= len(events)
-                parts = [events.encoded(FORM, event_bytes)] if isinstance(events, Events) else map(encoded, events)
+                parts = (
+                    [events.encoded_bytes(FORM, event_bytes)] if isinstance(events, Events) else map(encoded, events)
+                )
                 batch = batch_bytes(number, parts)
                 bytes_left -= len(batch)
                 frame.append(batch)
@@ -649,7 +651,7 @@ class GrpcServer(ApiServerServicer):
                 return _Caller(self._server.callers.authenticate(bearer), None, ips, agent)
             if bearer:
                 return _Caller(self._server.callers.authenticate(bearer, peer.identity.user), peer, ips, agent)
-            return _Caller(self._server.callers.certified(peer.identity), peer, ips, agent)
+            return _Caller(self._server.callers.certified_identity(peer.identity), peer, ips, agent)
         except Unauthorized as error:
             address = context.peer().rpartition(":")[0]
             if not self._failed_logins.take(address, self._clock.now()):
@@ -686,7 +688,7 @@ class GrpcServer(ApiServerServicer):
             if call.as_user:
                 identity, call = _acting(self._server, identity, call, trail)
             response = await self._call(identity, call)
-            _answered(trail, response)
+            _record_response(trail, response)
             if len(response.body) > FRAME_BYTES * 3:
                 text = f"the answer has {len(response.body)} bytes: ask through Mutate, or with a limit"
                 raise RequestEntityTooLarge(text)
@@ -699,7 +701,7 @@ class GrpcServer(ApiServerServicer):
         server, fairness = self._server, self._server.fairness
         if fairness is None:
             return await server.api_for(identity, "server").call(request)
-        turn = fairness.enter_call(identity, request, server.hub.interested(request.resource))
+        turn = fairness.enter_call(identity, request, server.hub.count_interested(request.resource))
         try:
             return await _in_turn(server, turn, identity, request)
         finally:

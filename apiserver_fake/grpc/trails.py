@@ -27,8 +27,8 @@ def begin_trail(
     source = Source(uri_of(request, catalogue), ips, user_agent)
     trail = audit.begin(identity, attributes_of(request), source, version=version)
     if trail is not None:
-        trail.decided(*callers.decision(identity, request))
-        trail.sent(request.body, is_patch=request.verb == "patch")
+        trail.on_decision(*callers.decision(identity, request))
+        trail.on_request_body(request.body, is_patch=request.verb == "patch")
     return trail
 
 

@@ -74,7 +74,7 @@ class Tokens(Protocol):
         """Whether a token names this server as its issuer."""
         ...
 
-    def verified(self, bearer: str) -> Document:
+    def verified_claims(self, bearer: str) -> Document:
         """Return the claims of a token that this server signed; the token may have expired. Raises: Rejected."""
         ...
 

@@ -103,7 +103,7 @@ class Catalogue:
         self._kinds = dict(sorted({**{kind.resource.name: kind for kind in defined}, **self._built_in}.items()))
         self._made.clear()
         self._made_of = {
-            place: known for place, known in self._made_of.items() if known[0] == self.served.get(place, {})
+            place: known for place, known in self._made_of.items() if known[0] == self.served_versions.get(place, {})
         }
 
     @property
@@ -136,11 +136,11 @@ class Catalogue:
         return self.once("shapes", lambda: {_type_of(each): each.shape for each in self._every_version()})
 
     @property
-    def served(self) -> Mapping[tuple[str, str], Mapping[str, ServedVersion]]:
+    def served_versions(self) -> Mapping[tuple[str, str], Mapping[str, ServedVersion]]:
         """All served kinds, computed ones included: by group and version, then by plural."""
-        return self.once("served", self._served)
+        return self.once("served", self._served_versions)
 
-    def _served(self) -> dict[tuple[str, str], dict[str, ServedVersion]]:
+    def _served_versions(self) -> dict[tuple[str, str], dict[str, ServedVersion]]:
         found: dict[tuple[str, str], dict[str, ServedVersion]] = {}
         for each in self._every_version():
             found.setdefault((each.resource.group, each.resource.version), {})[each.resource.plural] = each
@@ -156,7 +156,7 @@ class Catalogue:
     def wrong_type(self, resource: Resource, api_version: str, kind: str) -> ApiError:
         """Return the refusal of a body of that type where an object of `resource` is expected."""
         group, _, version = api_version.rpartition("/")
-        there = self.served.get((group, version), {}).values()
+        there = self.served_versions.get((group, version), {}).values()
         is_defined = any(each.schema is not None for each in self.kind(resource.name).versions)
         is_served = any(each.resource.kind == kind for each in there)
         return wrong_type(resource, api_version, kind, is_served=is_served, is_defined=is_defined)
@@ -169,7 +169,7 @@ class Catalogue:
 
     def once_of(self, group: str, version: str, key: Hashable, make: Callable[[], T]) -> T:
         """Return the result of `make`, cached until the kinds of that group version change."""
-        served = self.served.get((group, version), {})
+        served = self.served_versions.get((group, version), {})
         known = self._made_of.get((group, version))
         if known is None:
             known = self._made_of[group, version] = (served, {})

@@ -89,12 +89,14 @@ def decode_object(body: bytes, what: str, repeated: list[str] | None = None) -> 
     try:
         value = decode(body, repeated)
     except NotJson as error:
-        raise BadRequest(_unrecognized(kind, error.message, body)) from None
+        raise BadRequest(_unrecognized_text(kind, error.message, body)) from None
     if value is None:
         return {}
     if not isinstance(value, dict):
-        found = _GO_TYPES.get(type(value), "number")
-        raise BadRequest(_unrecognized(kind, f"json: cannot unmarshal {found} into Go value of type {_HEAD}", body))
+        go_type = _GO_TYPES.get(type(value), "number")
+        raise BadRequest(
+            _unrecognized_text(kind, f"json: cannot unmarshal {go_type} into Go value of type {_HEAD}", body)
+        )
     return value
 
 
@@ -102,7 +104,7 @@ _GO_TYPES = {list: "array", str: "string", bool: "bool"}
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 
-def _unrecognized(kind: str, why: str, body: bytes) -> str:
+def _unrecognized_text(kind: str, why: str, body: bytes) -> str:
     """Return upstream's words for a body that is no object at all.
 
     Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go`.
@@ -146,7 +148,7 @@ def syntax_error(body: bytes) -> str:
             where = "after array element"
         if error.msg == "Invalid \\escape":
             rest = rest[1:] or " "
-        return f"invalid character {_quoted(rest[0])} {where}"
+        return f"invalid character {_quoted_char(rest[0])} {where}"
     except (ValueError, RecursionError):
         return ""
     return ""
@@ -155,7 +157,7 @@ def syntax_error(body: bytes) -> str:
 _ESCAPES = dict(zip("\a\b\f\n\r\t\v\\'", (f"\\{each}" for each in "abfnrtv\\'"), strict=True))
 
 
-def _quoted(char: str) -> str:
+def _quoted_char(char: str) -> str:
     """Return one character of a byte's value as Go quotes it."""
     if char.isprintable() and char not in _ESCAPES:
         return f"'{char}'"
@@ -191,7 +193,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 def _repeated_keys(body: bytes) -> list[str]:
     """Return the paths of keys that an object has again, in the order in which they stand there."""
-    found: list[str] = []
+    paths: list[str] = []
 
     def look(value: Any, path: str) -> None:
         if isinstance(value, _Pairs):
@@ -199,7 +201,7 @@ def _repeated_keys(body: bytes) -> list[str]:
             for name, member in value:
                 here = f"{path}.{name}" if path else name
                 if name in seen:
-                    found.append(here)
+                    paths.append(here)
                 seen.add(name)
                 look(member, here)
         elif isinstance(value, list):
@@ -207,7 +209,7 @@ def _repeated_keys(body: bytes) -> list[str]:
                 look(member, f"{path}[{index}]")
 
     look(json.loads(body.decode(), object_pairs_hook=_Pairs), "")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(paths))
 
 
 def _examine(value: Any, bare: bytes, body: bytes, repeated: list[str] | None) -> None:

@@ -25,17 +25,17 @@ class Applied(NamedTuple):
 class FieldManagers(Protocol):
     """The managers of one object during one write."""
 
-    def created(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
+    def managers_after_create(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
         """Return the `managedFields` of a new object; [] for none. `sent`: the `managedFields` that its creator
         sent.
         """
         ...
 
-    def updated(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
+    def managers_after_update(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
         """Return the `managedFields` of an updated object; [] for none."""
         ...
 
-    def applied(self, live: Document | None, config: Document, wall_s: float) -> Applied:
+    def apply(self, live: Document | None, config: Document, wall_s: float) -> Applied:
         """Return the object after applying the configuration. Raises: ApiError."""
         ...
 
@@ -43,15 +43,15 @@ class FieldManagers(Protocol):
 class NoManagers:
     """The field managers of a server that keeps none."""
 
-    def created(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
+    def managers_after_create(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
         """Return []."""
         return []
 
-    def updated(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
+    def managers_after_update(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
         """Return []."""
         return []
 
-    def applied(self, live: Document | None, config: Document, wall_s: float) -> Applied:
+    def apply(self, live: Document | None, config: Document, wall_s: float) -> Applied:
         """Raise ApiError: nothing can be applied without managers."""
         raise ApiError(
             "apply patches are not supported: this server keeps no field managers",
@@ -80,6 +80,6 @@ def set_managers(
 
     `managed`: those that an apply has found; None: `managers` say, by what the writer `sent` of them.
     """
-    managed_fields = managers().updated(sent, old, new, wall_s) if managed is None else managed
+    managed_fields = managers().managers_after_update(sent, old, new, wall_s) if managed is None else managed
     if managed_fields:
         new["metadata"]["managedFields"] = managed_fields

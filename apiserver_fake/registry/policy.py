@@ -219,9 +219,9 @@ class Policy:
             if (source := compiled.find(asked)) is not None:
                 return Decision(True, f"RBAC: allowed by {source}")
             errors += compiled.errors
-        found = list(dict.fromkeys(errors))
-        text = found[0] if len(found) == 1 else f"[{', '.join(found)}]"
-        return Decision(False, f"RBAC: {text}" if found else "")
+        unique_errors = list(dict.fromkeys(errors))
+        text = unique_errors[0] if len(unique_errors) == 1 else f"[{', '.join(unique_errors)}]"
+        return Decision(False, f"RBAC: {text}" if unique_errors else "")
 
     def rules_for(self, identity: Identity, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """Return every rule that applies to an identity in a namespace, and the errors because of which there may
@@ -245,12 +245,12 @@ class Policy:
     def _scopes(self, identity: Identity) -> dict[str, _Compiled]:
         """Return what is granted to an identity by namespace; "" by ClusterRoleBindings."""
         key = (identity.user, identity.groups)
-        found = self._compiled.get(key)
-        if found is None:
+        scopes = self._compiled.get(key)
+        if scopes is None:
             if len(self._compiled) >= IDENTITIES_MAX:
                 self._compiled.clear()
-            found = self._compiled[key] = self._compile(identity)
-        return found
+            scopes = self._compiled[key] = self._compile(identity)
+        return scopes
 
     def _compile(self, identity: Identity) -> dict[str, _Compiled]:
         matched: dict[int, tuple[Binding, Subject]] = {}
@@ -340,7 +340,7 @@ def escalation_text(identity: Identity, missing: Iterable[PolicyRule]) -> str:
             resource_names=names,  # type: ignore[arg-type]
         )
         described.append(_compact(rule))
-    who = f'user "{identity.user}" (groups={_quoted(identity.groups)})'
+    who = f'user "{identity.user}" (groups={_quoted_list(identity.groups)})'
     lines = "\n".join(sorted(set(described)))
     return f"{who} is attempting to grant RBAC permissions not currently held:\n{lines}"
 
@@ -353,9 +353,9 @@ def _compact(rule: PolicyRule) -> str:
         "ResourceNames": rule.resource_names,
         "Verbs": rule.verbs,
     }
-    return "{" + ", ".join(f"{name}:{_quoted(values)}" for name, values in parts.items() if values) + "}"
+    return "{" + ", ".join(f"{name}:{_quoted_list(values)}" for name, values in parts.items() if values) + "}"
 
 
-def _quoted(values: Iterable[str]) -> str:
+def _quoted_list(values: Iterable[str]) -> str:
     """Return texts as Go's %q writes a list of them."""
     return "[" + " ".join(f'"{value}"' for value in values) + "]"

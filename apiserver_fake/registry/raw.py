@@ -12,7 +12,7 @@ import msgspec
 from apiserver_fake.registry.decode import decode_object
 from apiserver_fake.registry.errors import method_not_allowed
 from apiserver_fake.registry.switches import ApiServerSwitches
-from apiserver_fake.registry.validation.formats import quoted
+from apiserver_fake.registry.validation.formats import value_text
 from apiserver_fake.storage.store import Staged
 from services.api.errors import BadRequest, Forbidden, NotFound
 from services.api.identity import MASTERS_GROUP, Identity
@@ -57,22 +57,22 @@ def raw_plan(
     def put(staged: Staged) -> Response:
         previous = staged.get(resource.name, key.namespace, key.name)
         uid = previous.uid if previous is not None else new_uid()
-        record = staged.put(resource, _stored(document, resource, key, uid), traceparent)
+        record = staged.put(resource, _stored_document(document, resource, key, uid), traceparent)
         return Response(code=200, rv=record.rv, body=record.body)
 
     return put
 
 
-def _stored(document: Document, resource: Resource, key: Key, uid: str) -> Document:
+def _stored_document(document: Document, resource: Resource, key: Key, uid: str) -> Document:
     """Return what is stored: as it was given, but that kind, name, namespace and uid are there. Raises: BadRequest."""
     for name, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         if document.get(name, wanted) != wanted:
-            raise BadRequest(f"{name} {quoted(document[name])}: want {wanted}, as it is stored")
+            raise BadRequest(f"{name} {value_text(document[name])}: want {wanted}, as it is stored")
     given = document.get("metadata") or {}
     if not isinstance(given, dict):
         raise BadRequest("metadata must be an object")
     for name, own in (("name", key.name), ("namespace", key.namespace)):
         if given.get(name, own) != own:
-            raise BadRequest(f"metadata.{name} {quoted(given[name])}: want {quoted(own)}, as the request says")
+            raise BadRequest(f"metadata.{name} {value_text(given[name])}: want {value_text(own)}, as the request says")
     metadata = {"uid": uid, **given, "name": key.name, **({"namespace": key.namespace} if key.namespace else {})}
     return {"apiVersion": resource.api_version, "kind": resource.kind, **document, "metadata": metadata}

@@ -141,7 +141,7 @@ class Reads:
                 raise Expired("")
             page = self._store.select(resource.name, selection, at=rv, after=after, limit=limit, bytes_max=bytes_max)
         except Expired:
-            raise self._expired(after, fingerprint) from None
+            raise self._expired_error(after, fingerprint) from None
         token = ""
         if page.next_after is not None:
             token = self._cursors.token(rv, page.next_after, fingerprint, self._clock.now())
@@ -188,7 +188,7 @@ class Reads:
         if wanted > self._store.rv:
             raise NotYet(wanted)
 
-    def _expired(self, after: Any, fingerprint: bytes) -> Expired:
+    def _expired_error(self, after: Any, fingerprint: bytes) -> Expired:
         if after is None:
             return Expired("The resourceVersion for the provided list is too old.")
         # A client that can live with an inconsistent list may go on at the newest state.

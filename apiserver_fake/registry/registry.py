@@ -206,7 +206,7 @@ class Registry:
         `session`: the webhooks' answers for this write; without a session no webhook is called. Raises: ApiError.
         """
         plan = self._plan(identity, request, traceparent, session)
-        return fenced(plan, request.lease_epoch) if request.lease_epoch else plan
+        return fence(plan, request.lease_epoch) if request.lease_epoch else plan
 
     def _plan(self, identity: Identity, request: Request, traceparent: str, session: Session | None) -> Plan:
         resource = self._catalogue.find(request.resource)
@@ -230,7 +230,9 @@ class Registry:
                 return lambda staged: write.apply(staged, config, lambda: self.authorize(identity, as_create))
             case "patch":
                 patch = decode(request.body, write.bodies.repeated)
-                return lambda staged: write.update(staged, lambda old: write.bodies.patched(old, patch), is_patch=True)
+                return lambda staged: write.update(
+                    staged, lambda old: write.bodies.apply_patch(old, patch), is_patch=True
+                )
             case "delete":
                 options = delete_options(request)
                 return lambda staged: write.delete(staged, options)
@@ -269,7 +271,7 @@ def as_unbind(request: Request, switches: Switches) -> Request:
     return msgspec.structs.replace(request, verb="create", subresource="unbind")
 
 
-def fenced(plan: Plan, text: str) -> Plan:
+def fence(plan: Plan, text: str) -> Plan:
     """Return the write with a fence: it is refused if the Lease under which it was made has changed holders
     since.
 
@@ -285,7 +287,7 @@ def fenced(plan: Plan, text: str) -> Plan:
     except ValueError as error:
         raise BadRequest(f"x-lease-epoch: {error}") from None
 
-    def checked(staged: Staged) -> Response:
+    def check_epoch(staged: Staged) -> Response:
         lease = document_of(staged.get(LEASES, epoch.namespace, epoch.name)) or {}
         transitions = (lease.get("spec") or {}).get("leaseTransitions") or 0
         if transitions > epoch.transitions:
@@ -297,4 +299,4 @@ def fenced(plan: Plan, text: str) -> Plan:
             )
         return plan(staged)
 
-    return checked
+    return check_epoch

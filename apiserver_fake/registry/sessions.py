@@ -73,7 +73,7 @@ class Session:
         self._answers.append((unanswered.question, answer))
 
 
-def converted(conversion: Conversion, documents: list[Document], session: Session | None) -> list[Document]:
+def convert_documents(conversion: Conversion, documents: list[Document], session: Session | None) -> list[Document]:
     """Return objects in another version, during a write. Raises: Unanswered if a webhook must be called first,
     ApiError if the conversion fails.
     """

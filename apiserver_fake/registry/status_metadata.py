@@ -52,7 +52,7 @@ STATUS_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
 """Members of the metadata that are written with the status, by wire name. Custom resources: none."""
 
 
-def written(resource: str) -> tuple[str, ...]:
+def writable_members(resource: str) -> tuple[str, ...]:
     """Return the members of the metadata that a write of that kind's status changes."""
     return STATUS_METADATA.get(resource, NONE)
 
@@ -61,8 +61,8 @@ def with_written(stored: Document, sent: Document, names: tuple[str, ...]) -> Do
     """Return the stored metadata with those members as sent; the same object if they do not differ."""
     before, after = stored["metadata"], sent.get("metadata") or {}
     if all(before.get(name) == after.get(name) for name in names):
-        found: Document = before
-        return found
+        metadata: Document = before
+        return metadata
     kept = {name: value for name, value in before.items() if name not in names}
     return {**kept, **{name: after[name] for name in names if after.get(name)}}
 

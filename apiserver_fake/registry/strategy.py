@@ -4,7 +4,7 @@ The registry decodes, patches and commits. The differences between kinds are val
 `STRATEGIES` of a file of `registry/strategies/`, by API group, and one `Subresource` per subresource, in
 `SUBRESOURCES` of a file of `registry/subresources/`. Nothing else has to be registered. Everything here is
 plain functions of documents and a `WriteContext`. Most kinds need no more than a table of field rules
-(`declared`). Source: upstream's declarative validation (KEP-5073) and the strategies in `pkg/registry`.
+(`declare_strategy`). Source: upstream's declarative validation (KEP-5073) and the strategies in `pkg/registry`.
 
 The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
 (strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`;
@@ -30,7 +30,7 @@ from apiserver_fake.registry.policy import Policy
 from apiserver_fake.registry.schema.schemas import Shape
 from apiserver_fake.registry.switches import ApiServerSwitches
 from apiserver_fake.registry.validation.fields import Form, Report, Struct
-from apiserver_fake.registry.validation.formats import Cause, Causes, metadata, quoted, subdomain
+from apiserver_fake.registry.validation.formats import Cause, Causes, metadata, subdomain, value_text
 from services.api.errors import BadRequest
 from services.api.identity import Identity
 from services.api.meta import Document, Resource
@@ -131,9 +131,9 @@ class DeleteOptions:
         grace = body.get("gracePeriodSeconds")
         conditions = body.get("preconditions") or {}
         if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
-            raise BadRequest(f"deleteOptions.gracePeriodSeconds: {quoted(grace)} is not an integer")
+            raise BadRequest(f"deleteOptions.gracePeriodSeconds: {value_text(grace)} is not an integer")
         if not isinstance(conditions, dict):
-            raise BadRequest(f"deleteOptions.preconditions: {quoted(conditions)} is not an object")
+            raise BadRequest(f"deleteOptions.preconditions: {value_text(conditions)} is not an object")
         propagation = str(body.get("propagationPolicy") or "")
         if propagation not in ("", "Background", "Foreground", "Orphan"):
             known = '"Foreground", "Background", "Orphan", "nil"'
@@ -257,7 +257,7 @@ class Strategy:
     needs_version: bool = False
     """Whether a PUT must name the resourceVersion it replaces."""
 
-    def defaulted(self, new: Document) -> Document:
+    def apply_defaults(self, new: Document) -> Document:
         """Return a new document with the defaults of its type; the creator manages these fields."""
         if self.with_defaults is not None:
             return self.with_defaults(new)
@@ -349,12 +349,12 @@ def subresource(resource: str, name: str) -> Subresource | None:
 
 def served_subresource(resource: Resource, strategy: Strategy, request: Request) -> Subresource:
     """Return the requested subresource. Raises: NotFound, MethodNotAllowed."""
-    found = strategy.subresources.get(request.subresource) or subresource(resource.name, request.subresource)
-    if found is None or request.subresource not in resource.subresources:
+    target = strategy.subresources.get(request.subresource) or subresource(resource.name, request.subresource)
+    if target is None or request.subresource not in resource.subresources:
         raise no_such_path()
-    if request.verb not in found.verbs:
+    if request.verb not in target.verbs:
         raise method_not_allowed()
-    return found
+    return target
 
 
 def _is_noted_anew(old: Document, new: Document) -> bool:
@@ -368,7 +368,7 @@ Update = Callable[[Document, Document, WriteContext], None]
 Rules = Callable[[Document, Document, WriteContext], Causes]
 
 
-def declared(
+def declare_strategy(
     fields: Struct,
     *,
     name: Form = subdomain,
@@ -427,7 +427,7 @@ def declared(
         if old is None or not is_spec_fixed:
             fields.check(new, "", report)
         if old is not None:
-            fields.unchanged(old, new, "", report)
+            fields.check_immutable(old, new, "", report)
         if rules is not None:
             causes += rules(old, new, ctx)
         if update_rules is not None and old is not None and not (update_rules_need_valid and causes):

@@ -55,7 +55,7 @@ def _patched_form(bodies: Bodies, sub: Subresource, form: Document, patch: Any) 
 
 
 def _patched_status(bodies: Bodies, sub: Subresource, form: Document, patch: Any) -> Document:
-    return bodies.patched(form, patch)
+    return bodies.apply_patch(form, patch)
 
 
 def _applied_object(
@@ -66,7 +66,7 @@ def _applied_object(
     managers: Callable[[], FieldManagers],
     wall_s: float,
 ) -> Applied:
-    return managers().applied(old, bodies.named(config), wall_s)
+    return managers().apply(old, bodies.with_path_identity(config), wall_s)
 
 
 def _applied_scale(
@@ -86,7 +86,7 @@ def _applied_scale(
     spec = {name: value for name, value in (config.get("spec") or {}).items() if name == "replicas"}
     resource = bodies.resource
     mapped = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}, "spec": spec}
-    outcome = managers().applied(old, mapped, wall_s)
+    outcome = managers().apply(old, mapped, wall_s)
     return Applied({**form, "spec": {"replicas": outcome.document["spec"].get("replicas")}}, outcome.managers)
 
 
@@ -232,10 +232,10 @@ class SubresourceWrite:
             body = {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
         before = None if is_creation else sub.read(old)
 
-        def completed(document: Document) -> Document:
+        def complete(document: Document) -> Document:
             return self.bodies.typed_form(document, old) if is_form else document
 
-        changed = self._guard.mutate(admitting, self._guard.attributes(body, before, request.name), ctx, completed)
+        changed = self._guard.mutate(admitting, self._guard.attributes(body, before, request.name), ctx, complete)
         body = body if changed is None else changed
         if is_creation:
             self._guard.examine(admitting, self._guard.attributes(body, None, request.name), ctx)

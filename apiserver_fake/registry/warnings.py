@@ -92,9 +92,9 @@ def _pod_spec(spec: Document, meta: Document, at: str, *, is_template: bool) -> 
             yield f"{at}metadata.annotations[{key}]: {text}"
     for index, volume in enumerate(spec.get("volumes") or ()):
         yield from _volume(volume, f"{at}spec.volumes[{index}]")
-    yield from _projected(spec, f"{at}spec.volumes")
-    yield from _repeated(spec.get("hostAliases"), "ip", f"{at}spec.hostAliases")
-    yield from _repeated(spec.get("imagePullSecrets"), "name", f"{at}spec.imagePullSecrets")
+    yield from _projected_paths(spec, f"{at}spec.volumes")
+    yield from _duplicates(spec.get("hostAliases"), "ip", f"{at}spec.hostAliases")
+    yield from _duplicates(spec.get("imagePullSecrets"), "name", f"{at}spec.imagePullSecrets")
     for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
         if not secret.get("name"):
             yield f'{at}spec.imagePullSecrets[{index}].name: invalid empty name ""'
@@ -133,11 +133,11 @@ def _placement(spec: Document, at: str) -> Iterator[str]:
     for index, preferred in enumerate(node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         here = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{index}].preference"
         yield from _term(preferred.get("preference") or {}, here)
-    for index, each in enumerate(spec.get("topologySpreadConstraints") or ()):
-        here, key = f"{at}.topologySpreadConstraints[{index}]", each.get("topologyKey")
+    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        here, key = f"{at}.topologySpreadConstraints[{index}]", constraint.get("topologyKey")
         if key in _LABELS:
             yield f"{here}.topologyKey: {key} is {_LABELS[key]}"
-        if each.get("labelSelector") is None:
+        if constraint.get("labelSelector") is None:
             yield f"{here}.labelSelector: a null labelSelector results in matching no pod"
 
 
@@ -161,7 +161,7 @@ def _volume(volume: Document, at: str) -> Iterator[str]:
         yield from _claim_spec(template.get("spec") or {}, f"{at}.ephemeral.volumeClaimTemplate.spec")
 
 
-def _projected(spec: Document, at: str) -> Iterator[str]:
+def _projected_paths(spec: Document, at: str) -> Iterator[str]:
     projected = [
         (index, source)
         for index, volume in enumerate(spec.get("volumes") or ())
@@ -182,7 +182,7 @@ def _projected(spec: Document, at: str) -> Iterator[str]:
             yield f'{here}: has duplicated path with ServiceAccountToken "{path}"'
 
 
-def _repeated(items: Any, key: str, at: str) -> Iterator[str]:
+def _duplicates(items: Any, key: str, at: str) -> Iterator[str]:
     seen = set()
     for index, item in enumerate(items or ()):
         value = item.get(key) or ""
@@ -206,10 +206,10 @@ def _containers(spec: Document, at: str) -> Iterator[tuple[Document, str]]:
 
 def _environment(variables: list[Document], at: str) -> Iterator[str]:
     seen = set()
-    for index, each in enumerate(variables):
-        name, value = each.get("name") or "", each.get("value") or ""
+    for index, variable in enumerate(variables):
+        name, value = variable.get("name") or "", variable.get("value") or ""
         reference = f"$({name})"
-        if name in seen and (each.get("valueFrom") is not None or value == reference or reference not in value):
+        if name in seen and (variable.get("valueFrom") is not None or value == reference or reference not in value):
             yield f'{at}[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
         seen.add(name)
 
@@ -240,11 +240,11 @@ def _ports(spec: Document, at: str) -> Iterator[str]:
 def _null_selectors(affinity: Document, at: str) -> Iterator[str]:
     text = "labelSelector: a null labelSelector results in matching no pod"
     for kind in ("podAffinity", "podAntiAffinity"):
-        found = affinity.get(kind) or {}
-        for index, term in enumerate(found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
+        pod_affinity = affinity.get(kind) or {}
+        for index, term in enumerate(pod_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
             if term.get("labelSelector") is None:
                 yield f"{at}.{kind}.requiredDuringSchedulingIgnoredDuringExecution[{index}].{text}"
-        for index, term in enumerate(found.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+        for index, term in enumerate(pod_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
             if (term.get("podAffinityTerm") or {}).get("labelSelector") is None:
                 yield f"{at}.{kind}.preferredDuringSchedulingIgnoredDuringExecution[{index}].podAffinityTerm.{text}"
 
@@ -341,17 +341,17 @@ def _service(old: Document | None, new: Document) -> Iterator[str]:
 
 def _address(text: str, at: str) -> Iterator[str]:
     try:
-        found = ip_address(text)
+        ip = ip_address(text)
     except ValueError:
         return
-    if isinstance(found, IPv6Address):
-        if found.ipv4_mapped is not None:
+    if isinstance(ip, IPv6Address):
+        if ip.ipv4_mapped is not None:
             yield (
                 f'{at}: non-standard IP address "{text}" will be considered invalid in a future Kubernetes release: '
-                f'use "{found.ipv4_mapped}"'
+                f'use "{ip.ipv4_mapped}"'
             )
-        elif str(found) != text:
-            yield f'{at}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{found}")'
+        elif str(ip) != text:
+            yield f'{at}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{ip}")'
 
 
 def _ingress(old: Document | None, new: Document) -> Iterator[str]:

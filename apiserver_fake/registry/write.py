@@ -158,7 +158,7 @@ class Write:
         sent = meta.pop("managedFields", None)
         managers = managed
         if managers is None and self._is_outside:
-            managers = self._managers().created(sent, self.strategy.defaulted(new), ctx.wall_s)
+            managers = self._managers().managers_after_create(sent, self.strategy.apply_defaults(new), ctx.wall_s)
         meta["uid"] = uid_for(self._session, ctx.random, taken)
         meta["creationTimestamp"] = format_time(ctx.wall_s)
         if self.resource.has_generation:
@@ -178,19 +178,21 @@ class Write:
         if is_generated:
             given["name"] = name
 
-        def shown(document: Document) -> Document:
+        def without_server_fields(document: Document) -> Document:
             return {**document, "metadata": {n: v for n, v in document["metadata"].items() if n not in given}}
 
-        def completed(document: Document) -> Document:
+        def complete(document: Document) -> Document:
             found = self.bodies.own({**document, "metadata": {**(document.get("metadata") or {}), **given}})
             self.bodies.place(found["metadata"])
             self._check_name_is(found, name)
             self._prepare_create(found, ctx)
             return found
 
-        found = self._guard.attributes(shown(new), None, "" if is_generated else name)
-        changed = self._guard.mutate(admitting, found, ctx, lambda document: shown(completed(document)))
-        return new if changed is None or changed == found.object else completed(changed)
+        attributes = self._guard.attributes(without_server_fields(new), None, "" if is_generated else name)
+        changed = self._guard.mutate(
+            admitting, attributes, ctx, lambda document: without_server_fields(complete(document))
+        )
+        return new if changed is None or changed == attributes.object else complete(changed)
 
     def _prepare_create(self, new: Document, ctx: WriteContext) -> None:
         drop_disabled(self.resource.name, None, new, ctx)
@@ -207,14 +209,14 @@ class Write:
     def _mutated_update(
         self, admitting: Admitting, new: Document, old: Document, stored: Record, ctx: WriteContext
     ) -> Document:
-        def completed(document: Document) -> Document:
+        def complete(document: Document) -> Document:
             found = self._inherit(document, old, stored, is_patch=True)
             self._prepare_update(old, found, ctx)
             return found
 
-        found = self._guard.attributes(new, old, self.request.name)
-        changed = self._guard.mutate(admitting, found, ctx, completed)
-        return new if changed is None or changed == new else completed(changed)
+        attributes = self._guard.attributes(new, old, self.request.name)
+        changed = self._guard.mutate(admitting, attributes, ctx, complete)
+        return new if changed is None or changed == new else complete(changed)
 
     def connect(self, staged: Staged, options: Document, complete: Complete) -> Connection:
         """Return the options of a connection after policies and webhooks; nothing is staged. Raises: ApiError,
@@ -283,13 +285,13 @@ class Write:
         `may_create` raises for a caller that may not create the object. Raises: ApiError.
         """
         request, resource = self.request, self.resource
-        config = self.bodies.named(config)
+        config = self.bodies.with_path_identity(config)
         wall_s = self.contexts.wall_s()
         if staged.get(resource.name, request.namespace, request.name) is None:
             may_create()
-            found = self._managers().applied(None, config, wall_s)
-            return self.create(staged, {**found.document}, found.managers)
-        return self.update(staged, lambda old: self._managers().applied(old, config, wall_s), is_patch=True)
+            outcome = self._managers().apply(None, config, wall_s)
+            return self.create(staged, {**outcome.document}, outcome.managers)
+        return self.update(staged, lambda old: self._managers().apply(old, config, wall_s), is_patch=True)
 
     def _inherit(self, changed: Document, old: Document, stored: Record, *, is_patch: bool) -> Document:
         """Return the new document with what only the server may set taken from the old one (S19, S22).
@@ -332,9 +334,9 @@ class Write:
         ctx = self.contexts.context(self.identity, request, staged, self._session)
         admit(self.identity, request, old, None, ctx)
         if (admitting := self._guard.admitting(ctx)) is not None:
-            found = self._guard.attributes(None, old, stored.name)
-            admitting.mutate(found, lambda document: document)
-            self._guard.examine(admitting, found, ctx)
+            attributes = self._guard.attributes(None, old, stored.name)
+            admitting.mutate(attributes, lambda document: document)
+            self._guard.examine(admitting, attributes, ctx)
         remains = self.strategy.before_delete(old, ctx, options)
         if remains is None:
             body, rv = self._stager.store(staged, stored, old, is_gone=True)

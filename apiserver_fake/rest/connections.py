@@ -59,24 +59,24 @@ def options_of(resource: str, subresource: str, query: Query, path: str) -> Docu
     if "dryRun" in query:
         raise BadRequest("dryRun is not supported")
     kind = CONNECTION_KINDS[resource, subresource]
-    found: Document = {"kind": kind.kind, "apiVersion": kind.api_version}
+    options: Document = {"kind": kind.kind, "apiVersion": kind.api_version}
     match subresource:
         case "portforward":
             if ports := ports_of(query):
-                found["ports"] = ports
+                options["ports"] = ports
         case "proxy":
             if path:
-                found["path"] = path
+                options["path"] = path
         case _:
-            found |= {name: True for name in _FLAGS if is_set(query, name)}
+            options |= {name: True for name in _FLAGS if is_set(query, name)}
             if container := query.get("container", ""):
-                found["container"] = container
+                options["container"] = container
             if subresource == "exec":
-                found["command"] = query.getall("command", []) or None
-    return found
+                options["command"] = query.getall("command", []) or None
+    return options
 
 
-def completed(options: Document) -> Document:
+def complete_options(options: Document) -> Document:
     """Return changed options after decoding them again: unknown fields are dropped. Raises: ApiError for a
     value of another type.
     """
@@ -85,25 +85,25 @@ def completed(options: Document) -> Document:
     except (KeyError, msgspec.ValidationError) as error:
         text = f"the options of the connection cannot be read as admission left them: {error}"
         raise ApiError(f"Internal error occurred: {text}", details={"causes": [{"message": text}]}) from None
-    found: Document = msgspec.to_builtins(read)
+    plain_options: Document = msgspec.to_builtins(read)
     if options["kind"] == EXEC:
-        found.setdefault("command", None)  # written also when there is none
-    return found
+        plain_options.setdefault("command", None)  # written also when there is none
+    return plain_options
 
 
 def query_of(options: Document) -> Query:
     """Return the query of a request with these options."""
-    found: MultiDict[str] = MultiDict()
+    query: MultiDict[str] = MultiDict()
     for name in _FLAGS:
         if options.get(name):
-            found.add(name, "true")
+            query.add(name, "true")
     if options.get("container"):
-        found.add("container", options["container"])
+        query.add("container", options["container"])
     for word in options.get("command") or ():
-        found.add("command", word)
+        query.add("command", word)
     for port in options.get("ports") or ():
-        found.add("ports", str(port))
-    return found
+        query.add("ports", str(port))
+    return query
 
 
 def raw_path_of(options: Document) -> str:

@@ -65,7 +65,7 @@ def groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
 def is_built_in(catalogue: Catalogue, group: str) -> bool:
     """Whether a group is one that no definition adds kinds to."""
     versions = groups(catalogue).get(group, ())
-    served = (each for v in versions for each in catalogue.served.get((group, v), {}).values())
+    served = (each for v in versions for each in catalogue.served_versions.get((group, v), {}).values())
     return bool(versions) and all(each.schema is None for each in served)
 
 
@@ -78,14 +78,17 @@ def served_paths(catalogue: Catalogue) -> list[str]:
 
 
 def _groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
-    found: dict[str, set[str]] = {}
-    for group, version_name in (*catalogue.served, *((r.group, r.version) for r in CREATED_ONLY)):
-        found.setdefault(group, set()).add(version_name)
+    versions_by_group: dict[str, set[str]] = {}
+    for group, version_name in (*catalogue.served_versions, *((r.group, r.version) for r in CREATED_ONLY)):
+        versions_by_group.setdefault(group, set()).add(version_name)
 
     def rank(group: str) -> tuple[int, str]:
         return (_GROUP_ORDER.index(group) if group in _GROUP_ORDER else len(_GROUP_ORDER), group)
 
-    return {group: tuple(sorted(found[group], key=version_rank)) for group in sorted(found, key=rank)}
+    return {
+        group: tuple(sorted(versions_by_group[group], key=version_rank))
+        for group in sorted(versions_by_group, key=rank)
+    }
 
 
 _VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
@@ -95,11 +98,11 @@ def version_rank(name: str) -> tuple[int, int, int, str]:
     """Return a sort key for versions by preference: stable before beta before alpha, higher before lower, then
     all others by name. Source: upstream `staging/src/k8s.io/apimachinery/pkg/version/helpers.go`.
     """
-    found = _VERSION.fullmatch(name)
-    if found is None:
+    match = _VERSION.fullmatch(name)
+    if match is None:
         return (3, 0, 0, name)
-    stage = (None, "beta", "alpha").index(found[2])
-    return (stage, -int(found[1]), -int(found[3] or 0), name)
+    stage = (None, "beta", "alpha").index(match[2])
+    return (stage, -int(match[1]), -int(match[3] or 0), name)
 
 
 def is_served(catalogue: Catalogue, group: str, version_name: str) -> bool:
@@ -108,7 +111,7 @@ def is_served(catalogue: Catalogue, group: str, version_name: str) -> bool:
 
 
 def _resources_of(catalogue: Catalogue, group: str, version_name: str) -> list[Resource]:
-    served = (each.resource for each in catalogue.served.get((group, version_name), {}).values())
+    served = (each.resource for each in catalogue.served_versions.get((group, version_name), {}).values())
     more = [r for r in CREATED_ONLY if (r.group, r.version) == (group, version_name)]
     return sorted((*served, *more), key=lambda r: r.plural)
 
@@ -128,9 +131,9 @@ def storage_version_hash(stored: Resource) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 
-def _stored(catalogue: Catalogue, served: Resource) -> Resource | None:
+def _stored_kind(catalogue: Catalogue, served: Resource) -> Resource | None:
     """Return the kind as it is stored; None for what is not."""
-    for each in catalogue.served.get((served.group, served.version), {}).values():
+    for each in catalogue.served_versions.get((served.group, served.version), {}).values():
         if each.resource is served and each.stored in catalogue.resources:
             return catalogue.find(each.stored)
     return None
@@ -140,7 +143,7 @@ def resource_list(catalogue: Catalogue, group: str, version_name: str) -> Docume
     """Return the plain `APIResourceList` of one group version."""
     entries: list[Document] = []
     for r in _resources_of(catalogue, group, version_name):
-        stored = _stored(catalogue, r)
+        stored = _stored_kind(catalogue, r)
         entry: Document = {"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind}
         entry["verbs"] = _verbs(r)
         if r.short_names:
@@ -193,7 +196,7 @@ def _aggregated_resource(r: Resource) -> Document:
     return entry
 
 
-def aggregated(catalogue: Catalogue, *, is_core: bool, form_version: str = "v2") -> Document:
+def aggregated_discovery(catalogue: Catalogue, *, is_core: bool, form_version: str = "v2") -> Document:
     """Return the `APIGroupDiscoveryList` of `/api` (`is_core`) or `/apis`."""
     items: list[Document] = []
     for name, versions in groups(catalogue).items():
@@ -246,9 +249,9 @@ def _document_at(catalogue: Catalogue, path: str, form_version: str) -> Answer |
     parts = path.strip("/").split("/")
     match parts:
         case ["api"] if form_version:
-            return answer(aggregated(catalogue, is_core=True, form_version=form_version))
+            return answer(aggregated_discovery(catalogue, is_core=True, form_version=form_version))
         case ["apis"] if form_version:
-            return answer(aggregated(catalogue, is_core=False, form_version=form_version))
+            return answer(aggregated_discovery(catalogue, is_core=False, form_version=form_version))
         case ["api"]:
             addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
             versions = list(groups(catalogue).get("", ()))

@@ -58,9 +58,9 @@ def complete(document: Document, of: str) -> None:
             values = value if isinstance(value, list) else ()
         elif how == "map":
             values = value.values() if isinstance(value, dict) else ()
-        for each in values:
-            if isinstance(each, dict):
-                complete(each, inner)
+        for member in values:
+            if isinstance(member, dict):
+                complete(member, inner)
 
 
 class _Stored(msgspec.Struct):
@@ -105,22 +105,22 @@ class Encoding:
 
     def object(self, body: bytes, of: str) -> bytes:
         """Return one object's JSON with the zero values of its type."""
-        found = self._kept.get(body)
-        if found is not None:
+        full_body = self._kept.get(body)
+        if full_body is not None:
             self._kept.move_to_end(body)
-            return found
+            return full_body
         start, end = metadata_slice(body)
         # An object's own metadata has no zeros, and it is half of what is stored.
         document: Document = msgspec.json.decode(b"%b0%b" % (body[:start], body[end:]) if end else body)
         complete(document, of)
         if of == NODE and not self._has_sessions:
             document["status"]["nodeInfo"].pop(SESSION, None)
-        found = msgspec.json.encode(document)
+        full_body = msgspec.json.encode(document)
         if end:
-            found = found.replace(b'"metadata":0', b'"metadata":' + body[start:end], 1)
+            full_body = full_body.replace(b'"metadata":0', b'"metadata":' + body[start:end], 1)
         self.made += 1
-        self._keep(body, found)
-        return found
+        self._keep(body, full_body)
+        return full_body
 
     def _keep(self, body: bytes, found: bytes) -> None:
         self._kept[body] = found
@@ -143,7 +143,7 @@ class Encoding:
 
     def items(self, stored: Sequence[bytes], api_version: str, kind: str) -> Iterator[list[bytes]]:
         """Yield the items of a list of a built-in kind, completed and without kind, in short pieces."""
-        of, made = type_of(api_version, kind), self.made
+        of, made_before = type_of(api_version, kind), self.made
         heads = tuple(
             head.encode()
             for head in (
@@ -151,14 +151,14 @@ class Encoding:
                 f'{{"kind":"{kind}","apiVersion":"{api_version}",',
             )
         )
-        found: list[bytes] = []
+        piece: list[bytes] = []
         for body in stored:
-            found.append(_bare(self.object(body, of) if of else body, heads))
-            if self.made - made >= PIECE or len(found) >= PIECE_FOUND:
-                made = self.made
-                yield found
-                found = []
-        yield found
+            piece.append(_bare(self.object(body, of) if of else body, heads))
+            if self.made - made_before >= PIECE or len(piece) >= PIECE_FOUND:
+                made_before = self.made
+                yield piece
+                piece = []
+        yield piece
 
 
 def _bare(item: bytes, heads: tuple[bytes, ...]) -> bytes:

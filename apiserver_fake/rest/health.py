@@ -69,7 +69,7 @@ def report(
         lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
     if read_only is not None:
         lines.append(f"warn: StoreReadOnly since {format_time(read_only.since_s)}: {read_only.why}\n")
-    said = "".join(lines)
+    text = "".join(lines)
     if failed:
-        return 500, f"{said}{endpoint} check failed\n"
-    return 200, f"{said}{endpoint} check passed\n" if is_verbose else "ok"
+        return 500, f"{text}{endpoint} check failed\n"
+    return 200, f"{text}{endpoint} check passed\n" if is_verbose else "ok"

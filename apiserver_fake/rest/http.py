@@ -145,10 +145,10 @@ async def _read(request: web.BaseRequest) -> bytes:
             chunks.append(chunk)
     if read > BODY_MAX_BYTES:
         raise RequestEntityTooLarge(f"the body is larger than {BODY_MAX_BYTES} bytes")
-    return decompressed(b"".join(chunks), request.headers.get("Content-Encoding", ""))
+    return decompress(b"".join(chunks), request.headers.get("Content-Encoding", ""))
 
 
-def decompressed(body: bytes, coding: str) -> bytes:
+def decompress(body: bytes, coding: str) -> bytes:
     """Return a body without its content coding: gzip or deflate (RFC 9110 8.4.1); other codings are ignored.
 
     Raises: RequestEntityTooLarge above 3 MiB; BadRequest for a body that is not in that coding, or is truncated.
@@ -165,16 +165,16 @@ def decompressed(body: bytes, coding: str) -> bytes:
         return body
     reader = zlib.decompressobj(window)
     try:
-        found = reader.decompress(body, BODY_MAX_BYTES + 1)
+        plain_body = reader.decompress(body, BODY_MAX_BYTES + 1)
     except zlib.error:
         raise BadRequest(f"the body is not encoded as {coding.strip()[:20]}") from None
-    if len(found) > BODY_MAX_BYTES:
+    if len(plain_body) > BODY_MAX_BYTES:
         raise RequestEntityTooLarge(f"the body is larger than {BODY_MAX_BYTES} bytes when it is decompressed")
     if not reader.eof or reader.unused_data:
         raise BadRequest(
             f"the body is not encoded as {coding.strip()[:20]}: it ends too early or goes on behind its end"
         )
-    return found
+    return plain_body
 
 
 class ServerLog(logging.LoggerAdapter[logging.Logger]):
@@ -221,7 +221,7 @@ def only(request: web.BaseRequest, method: str) -> None:
 
 def cached_answer(
     request: web.BaseRequest,
-    found: StableDocument,
+    answer: StableDocument,
     content_type: str = "application/json",
     *,
     good_until_s: float = 0.0,
@@ -230,12 +230,12 @@ def cached_answer(
 
     `good_until_s`: the document never changes at this address, and may be cached until then.
     """
-    headers = {"ETag": found.etag, "Vary": "Accept", "Cache-Control": "public"}
+    headers = {"ETag": answer.etag, "Vary": "Accept", "Cache-Control": "public"}
     if good_until_s:
         headers |= {"Cache-Control": "public, immutable", "Expires": formatdate(good_until_s, usegmt=True)}
-    if request.headers.get("If-None-Match", "") == found.etag:
+    if request.headers.get("If-None-Match", "") == answer.etag:
         return web.Response(status=304, headers=headers)
-    return web.Response(body=found.body, headers={**headers, "Content-Type": content_type})
+    return web.Response(body=answer.body, headers={**headers, "Content-Type": content_type})
 
 
 GZIP_MIN_BYTES = 128 << 10
@@ -271,13 +271,13 @@ def refusal_answer(error: ApiError, form: Form = PLAIN) -> web.Response:
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(error.retry_after_s)
     headers["Content-Type"] = form.media_type
-    answer = web.Response(body=encoded(error.status(), form), status=error.code, headers=headers)
+    answer = web.Response(body=encode_document(error.status(), form), status=error.code, headers=headers)
     for text in error.warnings:
         answer.headers.add("Warning", warning_header(text))
     return answer
 
 
-def encoded(document: Any, form: Form) -> bytes:
+def encode_document(document: Any, form: Form) -> bytes:
     """Return a document in the media type of that form. Raises: NotAcceptable if it cannot be encoded in protobuf."""
     if form.media_type == PROTOBUF:
         return protobuf.encode(document)
@@ -299,14 +299,14 @@ def is_pretty(request: web.BaseRequest) -> bool:
     return request.headers.get("User-Agent", "").startswith(_BROWSERS)
 
 
-def indented(body: bytes) -> bytes:
+def indent_json(body: bytes) -> bytes:
     """Return JSON indented by two spaces per level."""
     return msgspec.json.format(body, indent=2)
 
 
 def raw_json(document: Any) -> web.Response:
     """Return an answer that is indented for every client."""
-    return web.Response(body=indented(msgspec.json.encode(document)), headers=JSON_HEADERS)
+    return web.Response(body=indent_json(msgspec.json.encode(document)), headers=JSON_HEADERS)
 
 
 class HttpRequest(web.BaseRequest):
@@ -325,7 +325,7 @@ class HttpRequest(web.BaseRequest):
         response.headers.pop("Server", None)
         response.headers.update(self.answer_headers)
         if self.trail is not None:
-            self.trail.started(response.status)
+            self.trail.on_response_started(response.status)
 
 
 async def json_from(body: bytes, content_type: str) -> bytes:

@@ -17,7 +17,7 @@ from services.api.identity import Identity
 USER, GROUP, UID, EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "impersonate-extra-"
 
 
-def impersonated(
+def impersonate(
     caller: Identity, headers: MultiMapping[str], authorize: Callable[[Identity, Attributes], object]
 ) -> Identity:
     """Return the identity that the caller acts as: its own without such headers.

@@ -35,7 +35,7 @@ SAID_S: Final = 60.0
 
 
 class Listener:
-    """Accepts connections for `protocols`. `gone` must be called when one of its connections has ended."""
+    """Accepts connections for `protocols`. `on_disconnect` must be called when one of its connections has ended."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ class Listener:
         """Listen and return the port. Raises: OSError."""
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            for family, kind, protocol, _, address in dict.fromkeys(found):
+            addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, kind, protocol, _, address in dict.fromkeys(addresses):
                 listening = socket.socket(family, kind, protocol)
                 self._sockets.append(listening)
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -91,7 +91,7 @@ class Listener:
         for listening in self._sockets:
             listening.close()
 
-    def gone(self, protocol: asyncio.BaseProtocol) -> None:
+    def on_disconnect(self, protocol: asyncio.BaseProtocol) -> None:
         """Count a connection as ended."""
         if (address := self._addresses.pop(protocol, None)) is not None:
             self.count.leave(address)
@@ -128,12 +128,12 @@ class Listener:
         await asyncio.sleep(PAUSE_S)
 
     async def _connect(self, connection: socket.socket, address: str) -> None:
-        made: list[asyncio.Protocol] = []
+        protocols: list[asyncio.Protocol] = []
 
         def protocol() -> asyncio.Protocol:
-            made.append(self._protocols())
-            self._addresses[made[0]] = address
-            return made[0]
+            protocols.append(self._protocols())
+            self._addresses[protocols[0]] = address
+            return protocols[0]
 
         is_open = False
         try:
@@ -152,8 +152,8 @@ class Listener:
             pass
         finally:
             if not is_open:
-                if made:
-                    self.gone(made[0])
+                if protocols:
+                    self.on_disconnect(protocols[0])
                 else:
                     self.count.leave(address)
                 with suppress(OSError):

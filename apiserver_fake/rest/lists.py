@@ -41,27 +41,27 @@ class _Now(float):
 
     is_used = False
 
-    def _used(self) -> float:
+    def _mark_used(self) -> float:
         self.is_used = True
         return float(self)
 
     def __sub__(self, other: float) -> float:
-        return self._used() - other
+        return self._mark_used() - other
 
     def __rsub__(self, other: float) -> float:
-        return other - self._used()
+        return other - self._mark_used()
 
     def __lt__(self, other: float) -> bool:
-        return self._used() < other
+        return self._mark_used() < other
 
     def __le__(self, other: float) -> bool:
-        return self._used() <= other
+        return self._mark_used() <= other
 
     def __gt__(self, other: float) -> bool:
-        return self._used() > other
+        return self._mark_used() > other
 
     def __ge__(self, other: float) -> bool:
-        return self._used() >= other
+        return self._mark_used() >= other
 
 
 class Rows:
@@ -91,14 +91,14 @@ class Rows:
         opening, closing = b'],"object":' + _opening(version), b"}}"
         ages: dict[float, bytes] = {}
 
-        def shown(record: Record) -> bytes:
+        def encode_row(record: Record) -> bytes:
             row = self._row(record, columns, now_wall_s)
             cells = b",".join([_age(cell, now_wall_s, ages) if type(cell) is float else cell for cell in row.cells])  # type: ignore[misc]
             if is_bare:
                 return b'{"cells":[%b]}' % cells
             return b"".join((b'{"cells":[', cells, opening, record.body[row.start : row.end], closing))
 
-        return _parts(encode(empty), map(shown, records))
+        return _parts(encode(empty), map(encode_row, records))
 
     def metadata(self, head: Document, records: Iterable[Record], version: str = "v1") -> Iterator[bytes]:
         """Yield the list `head` with these objects' metadata, as `tables.partial_metadata_list` makes it, in short
@@ -106,11 +106,11 @@ class Rows:
         """
         opening = _opening(version)
 
-        def shown(record: Record) -> bytes:
+        def encode_record(record: Record) -> bytes:
             start, end = metadata_slice(record.body)
             return b"".join((opening, record.body[start:end], b"}"))
 
-        return _parts(encode(tables.partial_metadata_list(head, version)), map(shown, records))
+        return _parts(encode(tables.partial_metadata_list(head, version)), map(encode_record, records))
 
     def _row(self, record: Record, columns: tuple[Column, ...], now_wall_s: float) -> _Row:
         key = (record.resource, record.namespace, record.name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from apiserver_fake.registry.schema.mistakes import wrong_time
-from apiserver_fake.registry.validation.formats import Causes, forbidden, invalid, quoted
+from apiserver_fake.registry.validation.formats import Causes, forbidden, invalid, value_text
 from apiserver_fake.rest.parameters import is_set
 from services.api.errors import BadRequest
 from services.api.errors import invalid as invalid_object
@@ -85,5 +85,5 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     if not why and (len(text) > 20 or not -(2**63) <= int(text) < 2**63):
         why = "value out of range"
     if why:
-        raise BadRequest(f"strconv.ParseInt: parsing {quoted(text[:64])}: {why}")
+        raise BadRequest(f"strconv.ParseInt: parsing {value_text(text[:64])}: {why}")
     return int(text)

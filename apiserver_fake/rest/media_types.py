@@ -82,7 +82,7 @@ def clauses_of(accept: str) -> list[tuple[str, str, dict[str, str]]]:
 
     RFC 9110 12.5.1 defines quality.
     """
-    found: list[tuple[float, str, str, dict[str, str]]] = []
+    clauses: list[tuple[float, str, str, dict[str, str]]] = []
     for clause in accept.split(","):
         media_type, *raw = [part.strip() for part in clause.split(";")]
         options = dict(part.partition("=")[::2] for part in raw)
@@ -93,9 +93,9 @@ def clauses_of(accept: str) -> list[tuple[str, str, dict[str, str]]]:
             quality = float(options.pop("q", "1"))
         except ValueError:
             quality = 1.0
-        found.append((quality, main.strip(), sub.strip() or "*", options))
-    found.sort(key=lambda each: (-each[0], each[1] == "*", each[2] == "*"))
-    return [each[1:] for each in found]
+        clauses.append((quality, main.strip(), sub.strip() or "*", options))
+    clauses.sort(key=lambda each: (-each[0], each[1] == "*", each[2] == "*"))
+    return [each[1:] for each in clauses]
 
 
 def _form_of(media_type: str, options: dict[str, str], conversions: tuple[str, ...]) -> Form | None:
@@ -158,7 +158,7 @@ def media_type_of(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower() or JSON
 
 
-def unsupported(accepted: list[str]) -> UnsupportedMediaType:
+def unsupported_media_type(accepted: list[str]) -> UnsupportedMediaType:
     """Return the 415 for a body in an unsupported media type."""
     return UnsupportedMediaType(
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
@@ -169,7 +169,7 @@ def patch_type_of(content_type: str) -> str:
     """Return json, merge, strategic or apply. Raises: UnsupportedMediaType."""
     found = PATCH_TYPES.get(media_type_of(content_type) if content_type else "")
     if found is None:
-        raise unsupported(list(PATCH_TYPES))
+        raise unsupported_media_type(list(PATCH_TYPES))
     return found
 
 
@@ -184,7 +184,7 @@ def json_of(body: bytes, content_type: str) -> bytes:
         return json_from_yaml(body)
     if media_type == PROTOBUF:
         return msgspec.json.encode(protobuf.decode(body))
-    raise unsupported([JSON, YAML, PROTOBUF])
+    raise unsupported_media_type([JSON, YAML, PROTOBUF])
 
 
 class _Parser(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -204,10 +204,10 @@ class _Scalars(SafeConstructor, Resolver):
         tag = event.tag or resolve(yaml.ScalarNode, event.value, event.implicit)
         if tag in (_TEXT, _TIMESTAMP):
             return msgspec.json.encode(event.value)
-        found = self.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark), deep=True)
-        if isinstance(found, float) and not math.isfinite(found):
-            return repr(found).encode()
-        return msgspec.json.encode(found)
+        scalar = self.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark), deep=True)
+        if isinstance(scalar, float) and not math.isfinite(scalar):
+            return repr(scalar).encode()
+        return msgspec.json.encode(scalar)
 
 
 _TEXT, _TIMESTAMP = "tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"
@@ -236,7 +236,7 @@ def json_from_yaml(body: bytes) -> bytes:
 
 def _json_of_yaml(text: str) -> bytes:
     """Return the JSON of one document, made while it is read: nothing is built that could be larger than the text."""
-    made = [b""]
+    parts = [b""]
     scalars = _Scalars()
     # For each open collection: whether it is a mapping, and how many nodes it has so far.
     open_ones: list[tuple[bool, int]] = []
@@ -253,18 +253,18 @@ def _json_of_yaml(text: str) -> bytes:
                 raise BadRequest("yaml: expected a single document in the stream, but found another document")
         elif isinstance(event, yaml.CollectionEndEvent):
             is_mapping, _ = open_ones.pop()
-            made.append(b"}" if is_mapping else b"]")
+            parts.append(b"}" if is_mapping else b"]")
         elif isinstance(event, yaml.NodeEvent):
             is_key = False
             if open_ones:
                 is_mapping, count = open_ones[-1]
                 open_ones[-1] = is_mapping, count + 1
                 is_key = is_mapping and count % 2 == 0
-                made.append(b":" if is_mapping and not is_key else b"," if count else b"")
+                parts.append(b":" if is_mapping and not is_key else b"," if count else b"")
             if isinstance(event, yaml.ScalarEvent):
-                found = scalars.json_of(event)
+                scalar_json = scalars.json_of(event)
                 # JSON has no keys but texts.
-                made.append(found if not is_key or found.startswith(b'"') else b'"%b"' % found)
+                parts.append(scalar_json if not is_key or scalar_json.startswith(b'"') else b'"%b"' % scalar_json)
             elif is_key:
                 raise BadRequest("yaml: a key is a mapping or a list, want a text")
             elif (tag := getattr(event, "tag", None)) not in _COLLECTIONS:
@@ -272,5 +272,5 @@ def _json_of_yaml(text: str) -> bytes:
             else:
                 is_mapping = isinstance(event, yaml.MappingStartEvent)
                 open_ones.append((is_mapping, 0))
-                made.append(b"{" if is_mapping else b"[")
-    return b"".join(made) or b"null"
+                parts.append(b"{" if is_mapping else b"[")
+    return b"".join(parts) or b"null"

@@ -101,13 +101,13 @@ def _by_name(schema: Document, target: str = "") -> Document:
 @cache
 def _named_components() -> dict[str, Document]:
     """Return upstream's components, their fields of named types referring to those."""
-    found = dict(NAMED_TYPES)
+    all_components = dict(NAMED_TYPES)
     for name, schema in components().items():
         fields = schema.get("properties", {})
         targets = {field: _MICRO_TIME if (name, field) in _MICRO_TIMES else "" for field in fields}
         named = {field: _by_name(said, targets[field]) for field, said in fields.items()}
-        found[name] = {**schema, "properties": named} if named else schema
-    return found
+        all_components[name] = {**schema, "properties": named} if named else schema
+    return all_components
 
 
 def _operation(
@@ -149,8 +149,8 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
         schema = properties.get(field.name)
         if schema is None:
             continue
-        if said := constraints(field):
-            properties[field.name] = {**said, **schema}
+        if keywords := constraints(field):
+            properties[field.name] = {**keywords, **schema}
         inner = field.items if isinstance(field.items, Struct) else field.struct
         target = schema.get("items", schema).get("$ref", "")
         if inner is not None and target:
@@ -163,7 +163,7 @@ class _Types:
 
     def __init__(self, catalogue: Catalogue, group: str, version: str) -> None:
         self._catalogue, self._group_version = catalogue, (group, version)
-        found = catalogue.served.get((group, version), {}).values()
+        found = catalogue.served_versions.get((group, version), {}).values()
         self._defined = {each.resource.kind: each for each in found if each.schema is not None}
         self._invented: dict[str, Document] = {}
         self._kinds: dict[str, list[Document]] = {}
@@ -186,8 +186,12 @@ class _Types:
             self._invented[name] = schema()
         if not name:
             name = f"io.keplab.{group.partition('.')[0] or 'core'}.{version}.{kind}"
-            said = f"{kind}: every field is kept."
-            self._invented[name] = {"type": "object", "description": said, "x-kubernetes-preserve-unknown-fields": True}
+            description = f"{kind}: every field is kept."
+            self._invented[name] = {
+                "type": "object",
+                "description": description,
+                "x-kubernetes-preserve-unknown-fields": True,
+            }
         self._kinds.setdefault(name, [discovery.kind_of(group, version, kind)])
         return name
 
@@ -209,17 +213,17 @@ class _Types:
     def schemas(self, served: Iterable[Resource]) -> dict[str, Document]:
         """Return all types by name, with what the tables of field rules say of the kinds that are served."""
         # The closure shares the loaded schemas; a root is copied before its kinds are written into it.
-        found = {**_closure(list(self._kinds), self._invented), **self._invented}
+        type_schemas = {**_closure(list(self._kinds), self._invented), **self._invented}
         for r in served:
             # A second version under another group has no table of its own.
             if (
                 r.name in self._catalogue.resources
                 and (table := self._catalogue.kind(r.name).strategy.fields) is not None
             ):
-                _constrain(found, component_of(r.api_version, r.kind), table, {})
+                _constrain(type_schemas, component_of(r.api_version, r.kind), table, {})
         for name, kinds in self._kinds.items():
-            found[name] = {**found[name], "x-kubernetes-group-version-kind": kinds}
-        return found
+            type_schemas[name] = {**type_schemas[name], "x-kubernetes-group-version-kind": kinds}
+        return type_schemas
 
 
 def _paths_of(root: str, r: Resource, types: _Types, *, has_strategic_merge: bool) -> dict[str, Document]:
@@ -268,11 +272,15 @@ def _collection(root: str, r: Resource) -> str:
 def document(catalogue: Catalogue, group: str, version: str) -> Document:
     """Return the OpenAPI v3 document of one group version; paths and components are sorted."""
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    found = [each for each in catalogue.served.get((group, version), {}).values() if each.resource.name not in COMPUTED]
+    served_versions = [
+        each
+        for each in catalogue.served_versions.get((group, version), {}).values()
+        if each.resource.name not in COMPUTED
+    ]
     types = _Types(catalogue, group, version)
     paths: dict[str, Document] = {}
-    for each in found:
-        paths |= _paths_of(root, each.resource, types, has_strategic_merge=each.has_strategic_merge)
+    for served_version in served_versions:
+        paths |= _paths_of(root, served_version.resource, types, has_strategic_merge=served_version.has_strategic_merge)
     for r in discovery.CREATED_ONLY:
         if (r.group, r.version) == (group, version):
             of = types.of(r.group, r.version, r.kind)
@@ -284,7 +292,7 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": discovery.GIT_VERSION},
         "paths": dict(sorted(paths.items())),
-        "components": {"schemas": dict(sorted(types.schemas(each.resource for each in found).items()))},
+        "components": {"schemas": dict(sorted(types.schemas(each.resource for each in served_versions).items()))},
     }
 
 
@@ -315,9 +323,9 @@ def _second(catalogue: Catalogue, is_protobuf: bool) -> discovery.Answer:
     served = []
     for group, versions in discovery.groups(catalogue).items():
         for version in versions:
-            found = group_version_answer(catalogue, group, version)
-            assert found is not None, f"{group}/{version} is served"
-            served.append(msgspec.json.decode(found.body))
+            answer = group_version_answer(catalogue, group, version)
+            assert answer is not None, f"{group}/{version} is served"
+            served.append(msgspec.json.decode(answer.body))
     return discovery.answer(swagger.document(served, discovery.GIT_VERSION))
 
 
@@ -337,9 +345,9 @@ def _index(catalogue: Catalogue) -> discovery.Answer:
     paths: Document = {}
     for group, versions in discovery.groups(catalogue).items():
         for version in versions:
-            found = group_version_answer(catalogue, group, version)
-            assert found is not None, f"{group}/{version} is served"
-            paths[_path_of(group, version)] = {"serverRelativeURL": url_of(group, version, found.etag)}
+            answer = group_version_answer(catalogue, group, version)
+            assert answer is not None, f"{group}/{version} is served"
+            paths[_path_of(group, version)] = {"serverRelativeURL": url_of(group, version, answer.etag)}
     return discovery.answer({"paths": paths})
 
 

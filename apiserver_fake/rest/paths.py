@@ -17,7 +17,7 @@ from apiserver_fake.registry.decode import json_object
 from apiserver_fake.registry.errors import invalid_option, method_not_allowed, no_such_path
 from apiserver_fake.registry.history import HISTORY
 from apiserver_fake.registry.served_version import ServedVersion
-from apiserver_fake.registry.validation.formats import quoted
+from apiserver_fake.registry.validation.formats import value_text
 from apiserver_fake.rest.parameters import Parameters
 from services.api.errors import BadRequest
 from services.api.meta import Document, Resource
@@ -126,7 +126,7 @@ def parse(catalogue: Catalogue, group: str, version: str, rest: Sequence[str]) -
     """Return the route for the path segments after the group version. Raises: NotFound for an unserved resource
     or scope.
     """
-    plurals = catalogue.served.get((group, version), {})
+    plurals = catalogue.served_versions.get((group, version), {})
     parts = list(rest)
     if group in (CUSTOM, EXTERNAL) and plurals:
         return _metric(next(iter(plurals.values())), parts)
@@ -265,7 +265,7 @@ def _manager(verb: str, name: str) -> str:
     for place, sign in enumerate(name):
         if not sign.isprintable():
             at = len(name[:place].encode())
-            message = f"Invalid value: {quoted(name)}: invalid character U+{ord(sign):04X} (at position {at})"
+            message = f"Invalid value: {value_text(name)}: invalid character U+{ord(sign):04X} (at position {at})"
             raise invalid_option(kind, "fieldManager", "FieldValueInvalid", message)
     return name
 

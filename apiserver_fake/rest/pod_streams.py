@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from apiserver_fake.registry.validation.formats import quoted
+from apiserver_fake.registry.validation.formats import value_text
 from apiserver_fake.rest.log_options import LogOptions
 from services.api.errors import ApiError, BadRequest, NotFound, Unavailable
 from services.api.meta import Document
@@ -71,7 +71,8 @@ def kubelet_address(node: Document) -> str:
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
     if not host or not isinstance(port, int) or not 0 < port < 65536:
         raise Unavailable(
-            f'node "{name}" gives no kubelet address: InternalIP {quoted(host)}, kubeletEndpoint port {quoted(port)}'
+            f'node "{name}" gives no kubelet address: InternalIP {value_text(host)}, kubeletEndpoint port '
+            f"{value_text(port)}"
         )
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

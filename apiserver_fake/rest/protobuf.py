@@ -177,7 +177,7 @@ def _message(name: str, data: bytes, depth: int) -> Document:
     if depth > DEPTH_MAX:
         raise ValueError(f"more than {DEPTH_MAX} levels")
     fields = _messages()[name]
-    found: Document = {}
+    message: Document = {}
     for number, raw in wire(data):
         field = fields.get(number)
         if field is None:
@@ -187,16 +187,16 @@ def _message(name: str, data: bytes, depth: int) -> Document:
         if how == "map":
             entry = _plain(_bytes(raw))
             value = _value(of, entry.get(2, 0 if of in ("int", "bool") else b""), depth)
-            found.setdefault(json_name, {})[_bytes(entry.get(1)).decode("utf-8")] = value
+            message.setdefault(json_name, {})[_bytes(entry.get(1)).decode("utf-8")] = value
             continue
         value = _value(of, raw, depth)
         if how == "inline":
-            found.update(value)
+            message.update(value)
         elif how == "list":
-            found.setdefault(json_name, []).append(value)
+            message.setdefault(json_name, []).append(value)
         elif value is not None and (how == "keep" or value not in ("", 0, False)):
-            found[json_name] = value
-    return found
+            message[json_name] = value
+    return message
 
 
 def decode(body: bytes) -> Document:
@@ -237,12 +237,12 @@ def _head(number: int, wire_type: int) -> bytes:
     return varint(number << 3 | wire_type)
 
 
-def tagged(number: int, payload: bytes) -> bytes:
+def bytes_field(number: int, payload: bytes) -> bytes:
     """Return an encoded field of bytes, text or a message."""
     return _head(number, 2) + varint(len(payload)) + payload
 
 
-def numbered(number: int, value: int) -> bytes:
+def number_field(number: int, value: int) -> bytes:
     """Return an encoded field of a number."""
     return _head(number, 0) + varint(value & 0xFFFFFFFFFFFFFFFF)
 
@@ -254,49 +254,49 @@ def varint(value: int) -> bytes:
     """Return a number as a varint: seven bits per byte."""
     if value < 0x80:
         return _ONE_BYTE[value]
-    found = bytearray()
+    octets = bytearray()
     while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
+        octets.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    octets.append(value)
+    return bytes(octets)
 
 
 def _field(number: int, of: str, value: Any) -> bytes:
     """Return one value under its number."""
     match of:
         case "string":
-            return tagged(number, value.encode())
+            return bytes_field(number, value.encode())
         case "int" | "bool":
-            return numbered(number, int(value))
+            return number_field(number, int(value))
         case "bytes":
-            return tagged(number, base64.b64decode(value))
+            return bytes_field(number, base64.b64decode(value))
         case "double":
             return varint(number << 3 | 1) + struct.pack("<d", value)
         case "quantity":
-            return tagged(number, tagged(1, str(value).encode()))
+            return bytes_field(number, bytes_field(1, str(value).encode()))
         case "int-or-string" if isinstance(value, int):
-            return tagged(number, numbered(1, 0) + numbered(2, value))
+            return bytes_field(number, number_field(1, 0) + number_field(2, value))
         case "int-or-string":
-            return tagged(number, numbered(1, 1) + tagged(3, value.encode()))
+            return bytes_field(number, number_field(1, 1) + bytes_field(3, value.encode()))
         case "time" | "microtime":
             seconds, rest = divmod(round(parse_time(value) * 1_000_000), 1_000_000)
-            return tagged(number, numbered(1, seconds) + numbered(2, rest * 1000))
+            return bytes_field(number, number_field(1, seconds) + number_field(2, rest * 1000))
         case "duration":
-            return tagged(number, numbered(1, duration(value).nanos))
+            return bytes_field(number, number_field(1, duration(value).nanos))
         case "json":
-            return tagged(number, tagged(1, msgspec.json.encode(value)))
+            return bytes_field(number, bytes_field(1, msgspec.json.encode(value)))
         case "schema-or-bool" if isinstance(value, bool):
-            return tagged(number, numbered(1, value))
+            return bytes_field(number, number_field(1, value))
         case "schema-or-bool":
-            return tagged(number, numbered(1, 1) + _field(2, SCHEMA, value))
+            return bytes_field(number, number_field(1, 1) + _field(2, SCHEMA, value))
         case "schema-or-list" | "schema-or-texts" if isinstance(value, list):
             item = SCHEMA if of == "schema-or-list" else "string"
-            return tagged(number, b"".join([_field(2, item, each) for each in value]))
+            return bytes_field(number, b"".join([_field(2, item, each) for each in value]))
         case "schema-or-list" | "schema-or-texts":
-            return tagged(number, _field(1, SCHEMA, value))
+            return bytes_field(number, _field(1, SCHEMA, value))
         case _:
-            return tagged(number, _encoded(of, value))
+            return bytes_field(number, _encode_message(of, value))
 
 
 @cache
@@ -312,7 +312,7 @@ def _by_name(message: str) -> tuple[dict[str, tuple[int, str, str]], list[tuple[
     return fields, inline
 
 
-def _encoded(name: str, document: Document) -> bytes:
+def _encode_message(name: str, document: Document) -> bytes:
     fields, inline = _by_name(name)
     parts: list[tuple[int, bytes]] = [(number, _field(number, of, document)) for number, of in inline]
     for json_name, value in document.items():
@@ -320,7 +320,9 @@ def _encoded(name: str, document: Document) -> bytes:
             continue
         number, of, how = field
         if how == "map":
-            entries = [tagged(number, tagged(1, k.encode()) + _field(2, of, each)) for k, each in value.items()]
+            entries = [
+                bytes_field(number, bytes_field(1, k.encode()) + _field(2, of, each)) for k, each in value.items()
+            ]
             parts.append((number, b"".join(entries)))
         elif how == "list":
             parts.append((number, b"".join([_field(number, of, each) for each in value])))
@@ -339,12 +341,12 @@ def encode(document: Document) -> bytes:
     if "items" in document and kind.endswith("List"):
         of = kind.removesuffix("List")
         return encode_list(document, [encode_item(api_version, of, each) for each in document["items"]])
-    return _envelope(api_version, kind, _encoded(_checked_name(api_version, kind), document))
+    return _envelope(api_version, kind, _encode_message(_checked_name(api_version, kind), document))
 
 
 def encode_item(api_version: str, kind: str, document: Document) -> bytes:
     """Return an object encoded as an item of a list of its kind. Raises: NotAcceptable."""
-    return tagged(2, _encoded(_checked_name(api_version, kind), document))
+    return bytes_field(2, _encode_message(_checked_name(api_version, kind), document))
 
 
 def encode_list(head: Document, items: Iterable[bytes]) -> bytes:
@@ -353,13 +355,13 @@ def encode_list(head: Document, items: Iterable[bytes]) -> bytes:
     Raises: NotAcceptable.
     """
     _checked_name(head["apiVersion"], head["kind"].removesuffix("List"))
-    metadata = tagged(1, _encoded("meta.ListMeta", head.get("metadata") or {}))
+    metadata = bytes_field(1, _encode_message("meta.ListMeta", head.get("metadata") or {}))
     return _envelope(head["apiVersion"], head["kind"], b"".join([metadata, *items]))
 
 
 def _envelope(api_version: str, kind: str, raw: bytes) -> bytes:
-    types = tagged(1, api_version.encode()) + tagged(2, kind.encode())
-    return b"".join((MAGIC, tagged(1, types), tagged(2, raw)))
+    types = bytes_field(1, api_version.encode()) + bytes_field(2, kind.encode())
+    return b"".join((MAGIC, bytes_field(1, types), bytes_field(2, raw)))
 
 
 def _checked_name(api_version: str, kind: str) -> str:
@@ -374,5 +376,5 @@ def _checked_name(api_version: str, kind: str) -> str:
 
 def frame(event_type: str, document: Document) -> bytes:
     """Return one watch event as bytes: its length in four bytes, then the event with the object in its envelope."""
-    event = tagged(1, event_type.encode()) + tagged(2, tagged(1, encode(document)))
+    event = bytes_field(1, event_type.encode()) + bytes_field(2, bytes_field(1, encode(document)))
     return len(event).to_bytes(4, "big") + event

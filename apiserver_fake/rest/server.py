@@ -38,7 +38,7 @@ from apiserver_fake.rest.http import (
     HttpRequest,
     ServerLog,
     audit_id,
-    indented,
+    indent_json,
     is_pretty,
     page_not_found,
     refusal_answer,
@@ -156,7 +156,9 @@ class RestHandler:
         if isinstance(request, HttpRequest):
             request.answer_headers["Audit-Id"] = audit_id(request.headers.get("Audit-Id", ""))
         try:
-            answer = await (self._handled(request) if self._server.audit is None else self._audited(request))
+            answer = await (
+                self._answer_or_failure(request) if self._server.audit is None else self._answer_with_audit(request)
+            )
             if isinstance(answer, web.Response) and answer.headers.get("Content-Type") == media_types.JSON:
                 self._finish_json(request, answer)
             return answer
@@ -179,19 +181,19 @@ class RestHandler:
         log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
         return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
 
-    async def _audited(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer_with_audit(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer, and record that it is given."""
         try:
-            answer = await self._handled(request)
+            answer = await self._answer_or_failure(request)
         except BaseException:
             # The client has gone; what it was answered until then stands.
             if (trail := trail_of(request)) is not None:
-                trail.completed(200 if trail.is_long_running else 500)
+                trail.on_response_complete(200 if trail.is_long_running else 500)
             raise
         if (trail := trail_of(request)) is not None:
             is_json = answer.headers.get("Content-Type", "") == media_types.JSON
             body = answer.body if isinstance(answer, web.Response) and is_json else b""
-            trail.completed(answer.status, body if isinstance(body, bytes) else b"")
+            trail.on_response_complete(answer.status, body if isinstance(body, bytes) else b"")
         return answer
 
     def _finish_json(self, request: web.BaseRequest, answer: web.Response) -> None:
@@ -199,19 +201,19 @@ class RestHandler:
         if "ETag" in answer.headers or not isinstance(answer.body, bytes) or answer.body.endswith(b"\n}"):
             return
         body = answer.body
-        answer.body = indented(body) if is_pretty(request) else body + b"\n"
+        answer.body = indent_json(body) if is_pretty(request) else body + b"\n"
 
-    async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer_or_failure(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer, or the one to a bug: also to one in a refusal."""
         try:
-            return await self._answered(request)
+            return await self._answer_or_refusal(request)
         except Exception as error:
             answer = self._failure(request, error)
             if (trail := trail_of(request)) is not None:
-                trail.panicked(error)
+                trail.on_panic(error)
             return answer
 
-    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer_or_refusal(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer or the refusal."""
         try:
             if request.method == "CONNECT":
@@ -261,7 +263,7 @@ class RestHandler:
         if asked.resource and asked.verb != "get" and (asked.verb != "watch" or _begins_with_state(request)):
             resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
             limit = _limit_of(request) if asked.verb == "list" else 0
-            cost = fairness.work_of(flow, asked, resource, limit, self._server.hub.interested(resource))
+            cost = fairness.work_of(flow, asked, resource, limit, self._server.hub.count_interested(resource))
         turn = request.turn = fairness.enter(flow, identity, asked, cost)
         try:
             if turn.state is WAITING:
@@ -427,7 +429,7 @@ async def serve(
     count = Count(chosen.connections_max, chosen.connections_per_address_max)
     context = tls.context if tls is not None else None
     listener = Listener(protocols, count, clock, context, chosen.handshake_max_s, handler.next_piece)
-    protocols.gone = listener.gone
+    protocols.gone = listener.on_disconnect
     running.push_async_callback(listener.close)
     try:
         await runner.setup()

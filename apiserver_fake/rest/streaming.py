@@ -112,9 +112,9 @@ class KubeletTls:
         """Read the files. Raises: TlsError."""
         self._files = files
         self._newer = Newer(files)
-        self._context = self._made(files.read())
+        self._context = self._make_context(files.read())
 
-    def _made(self, material: Material) -> ssl.SSLContext:
+    def _make_context(self, material: Material) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
         # Kubelets are known by their addresses, which no certificate names: the authority vouches for them.
         context.check_hostname = False
@@ -130,7 +130,7 @@ class KubeletTls:
         """The current TLS context. Invalid new files are logged, and the previous context stays."""
         try:
             if (material := self._newer.read()) is not None:
-                self._context = self._made(material)
+                self._context = self._make_context(material)
         except (TlsError, OSError, ssl.SSLError) as error:
             log.error("client.certificate_not_reloaded", error=str(error))
         return self._context
@@ -176,7 +176,7 @@ def _query(words: list[tuple[str, str]]) -> str:
     return f"?{urlencode(words)}" if words else ""
 
 
-def asked(group: str, version: str, rest: list[str]) -> tuple[str, str, str, str]:
+def stream_target(group: str, version: str, rest: list[str]) -> tuple[str, str, str, str]:
     """Return resource, namespace, name and connection kind for the path segments after the group version.
 
     The kind is one of STREAMED or `proxy`; all four are "" for any other path.
@@ -199,13 +199,15 @@ def right(request: web.BaseRequest, resource: str, namespace: str, name: str, ki
     proxy.
     """
     verb = "create" if kind in STREAMED else _VERBS.get(request.method, "get")
-    bare = name if kind in STREAMED else _divided(name)[0]
+    bare = name if kind in STREAMED else _split_name(name)[0]
     return Request(verb=verb, resource=resource, namespace=namespace, name=bare, subresource=kind)
 
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a connection after admission: the result of `asked`, a stream's query, and a proxy's path."""
+    """The target of a connection after admission: the result of `stream_target`, a stream's query, and a proxy's
+    path.
+    """
 
     resource: str
     namespace: str
@@ -223,7 +225,9 @@ def path_behind(request: web.BaseRequest, resource: str) -> str:
 
 
 async def serve(request: web.BaseRequest, target: Target, itself: Api, kubelets: Kubelets) -> web.StreamResponse:
-    """Serve an authorized stream or proxy request (see `asked`). Raises: ApiError; ConnectionError after an upgrade."""
+    """Serve an authorized stream or proxy request (see `stream_target`). Raises: ApiError; ConnectionError after
+    an upgrade.
+    """
     if target.kind == "proxy":
         resource, namespace, name = target.resource, target.namespace, target.name
         return await proxy(request, resource, namespace, name, target.path, itself, kubelets)
@@ -364,7 +368,7 @@ async def _web_socket(request: web.BaseRequest, protocol: str) -> AsyncIterator[
 
 
 @contextlib.asynccontextmanager
-async def _connected(answer: Upgraded) -> AsyncIterator[Connection]:
+async def _open_connection(answer: Upgraded) -> AsyncIterator[Connection]:
     """Yield the client's side of a kubelet's connection, and close it."""
     connection = Connection(answer.reader, answer.writer, is_client=True)
     running = asyncio.create_task(connection.run())
@@ -444,7 +448,7 @@ async def _web_command(
             with contextlib.suppress(ConnectionError):
                 await channels.send(ERROR, _internal_error(why))
             return socket
-        async with _connected(answer) as connection:
+        async with _open_connection(answer) as connection:
             with contextlib.suppress(ConnectionError):
                 streams = {channel: await connection.open({"streamType": _CHANNELS[channel]}) for channel in wanted}
                 await channels.send(next(c for c in (STDOUT, STDERR, ERROR) if c in wanted), b"")
@@ -521,7 +525,7 @@ async def _web_port_forward(
             finally:
                 close(answer.writer)
             return socket
-        async with _connected(answer) as connection:
+        async with _open_connection(answer) as connection:
             with contextlib.suppress(ConnectionError):
                 await _forward_ports(_Channels(socket, protocol), connection, ports)
         return socket
@@ -578,15 +582,15 @@ def _port_of(pod: Document, port: str) -> int:
     if port.isascii() and port.isdigit():
         return int(port)
     for container in (pod.get("spec") or {}).get("containers") or ():
-        for each in container.get("ports") or ():
-            if port in ("", each.get("name")):
-                return int(each["containerPort"])
+        for container_port in container.get("ports") or ():
+            if port in ("", container_port.get("name")):
+                return int(container_port["containerPort"])
     if port == "":
         return 80
     raise BadRequest(f'pod {pod["metadata"].get("name")} has no port named "{port}"')
 
 
-def _divided(name: str) -> tuple[str, str]:
+def _split_name(name: str) -> tuple[str, str]:
     """Return name and port of `[SCHEME:]NAME[:PORT]`. Raises: BadRequest."""
     match name.split(":"):
         case [name]:
@@ -610,9 +614,9 @@ async def proxy(
     """
     target = f"/{rest}" + (f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else "")
     if kind == "nodes":
-        node = await document_of(itself, "nodes", _divided(name)[0])
+        node = await document_of(itself, "nodes", _split_name(name)[0])
         return await _to_kubelet(request, node, target, kubelets)
-    bare, port = _divided(name)
+    bare, port = _split_name(name)
     if kind == "services":
         pod, number = await _endpoint_of(namespace, bare, port, itself)
     else:
@@ -625,10 +629,10 @@ async def _endpoint_of(namespace: str, name: str, port: str, itself: Api) -> tup
     """Return a ready pod that a service selects, and the port there. Raises: NotFound; Unavailable without one."""
     service = await document_of(itself, "services", name, namespace)
     spec = service.get("spec") or {}
-    found = [p for p in spec.get("ports") or () if port in ("", str(p.get("port")), p.get("name"))]
+    ports = [p for p in spec.get("ports") or () if port in ("", str(p.get("port")), p.get("name"))]
     selector: dict[str, str] = spec.get("selector") or {}
     missing = f'no endpoints available for service "{name}"'
-    if not found:
+    if not ports:
         raise Unavailable(f'no service port "{port}" found for service "{name}"')
     if not selector:
         raise Unavailable(missing)
@@ -638,7 +642,7 @@ async def _endpoint_of(namespace: str, name: str, port: str, itself: Api) -> tup
         conditions = (pod.get("status") or {}).get("conditions") or ()
         if any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions):
             pod.setdefault("kind", "Pod")
-            return pod, _port_of(pod, str(found[0].get("targetPort") or found[0].get("port")))
+            return pod, _port_of(pod, str(ports[0].get("targetPort") or ports[0].get("port")))
     raise Unavailable(missing)
 
 
@@ -682,18 +686,18 @@ async def _to_container(
     lines += [f"{k}: {v}" for k, v in request.headers.items() if k.lower() not in (*_HOP_HEADERS, "content-length")]
     lines += [f"Content-Length: {len(body)}", "", ""]
     try:
-        async with asyncio.timeout(PROXY_MAX_S), _connected(answer) as connection:
+        async with asyncio.timeout(PROXY_MAX_S), _open_connection(answer) as connection:
             headers = {"port": str(port), "requestID": "0"}
             errors = await connection.open({**headers, "streamType": "error"})
             await errors.finish()
             data = await connection.open({**headers, "streamType": "data"})
             await data.write("\r\n".join(lines).encode("latin-1", "replace") + body)
-            found = bytearray()
+            content = bytearray()
             while piece := await data.read():
-                found += piece
-                if len(found) > PROXY_BYTES_MAX:
+                content += piece
+                if len(content) > PROXY_BYTES_MAX:
                     raise Unavailable(f"error trying to reach service: more than {PROXY_BYTES_MAX} bytes")
-            if not found:
+            if not content:
                 why = (await errors.read()).decode("utf-8", "replace") or "EOF"
                 if "connection refused" in why:
                     address = (pod.get("status") or {}).get("podIP", "")
@@ -701,7 +705,7 @@ async def _to_container(
                 raise Unavailable(f"error trying to reach service: {why}")
     except (ConnectionError, TimeoutError) as error:
         raise Unavailable(f"error trying to reach service: {type(error).__name__}") from error
-    return _response_of(bytes(found))
+    return _response_of(bytes(content))
 
 
 def _response_of(answer: bytes) -> web.Response:

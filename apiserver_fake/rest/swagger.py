@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from apiserver_fake.rest.protobuf import numbered, tagged, varint
+from apiserver_fake.rest.protobuf import bytes_field, number_field, varint
 from services.api.meta import Document
 
 _V3, _V2 = "#/components/schemas/", "#/definitions/"
@@ -32,25 +32,25 @@ def schema_of(schema: Document) -> Document:
             **{key: said for key, said in schema.items() if key not in ("allOf", "default")},
             **schema["allOf"][0],
         }
-    found: Document = {key: said for key, said in schema.items() if key not in _LEFT_OUT and key != "allOf"}
-    if "$ref" in found:
-        found["$ref"] = _V2 + found["$ref"].removeprefix(_V3)
-    if "properties" in found:
-        found["properties"] = {name: schema_of(each) for name, each in found["properties"].items()}
+    v2_schema: Document = {key: said for key, said in schema.items() if key not in _LEFT_OUT and key != "allOf"}
+    if "$ref" in v2_schema:
+        v2_schema["$ref"] = _V2 + v2_schema["$ref"].removeprefix(_V3)
+    if "properties" in v2_schema:
+        v2_schema["properties"] = {name: schema_of(each) for name, each in v2_schema["properties"].items()}
     for key in ("items", "additionalProperties"):
-        if isinstance(found.get(key), dict):
-            found[key] = schema_of(found[key])
+        if isinstance(v2_schema.get(key), dict):
+            v2_schema[key] = schema_of(v2_schema[key])
     forms = [each.get("type") for each in schema.get("oneOf", ()) if isinstance(each, dict)]
-    if "string" in forms and "type" not in found and not schema.get("x-kubernetes-int-or-string"):
+    if "string" in forms and "type" not in v2_schema and not schema.get("x-kubernetes-int-or-string"):
         # Quantity and IntOrString: a text, to those who cannot have two types.
-        found["type"] = "string"
+        v2_schema["type"] = "string"
     if schema.get("nullable"):
         for key in ("type", "format", "properties", "items", "additionalProperties", "default"):
-            found.pop(key, None)
+            v2_schema.pop(key, None)
     if schema.get("x-kubernetes-preserve-unknown-fields"):
-        found.pop("items", None)
-        found.pop("properties", None)
-    return found
+        v2_schema.pop("items", None)
+        v2_schema.pop("properties", None)
+    return v2_schema
 
 
 def _without_open_root(definition: Document) -> Document:
@@ -74,8 +74,8 @@ def _operation(operation: Document) -> Document:
     responses: Document = {}
     for code, answer in operation["responses"].items():
         responses[code] = {"description": answer["description"]}
-        for said in (answer.get("content") or {}).values():
-            responses[code]["schema"] = schema_of(said["schema"])
+        for media_type in (answer.get("content") or {}).values():
+            responses[code]["schema"] = schema_of(media_type["schema"])
             break
     action = operation.get("x-kubernetes-action", "")
     extensions = {key: said for key, said in operation.items() if key.startswith("x-")}
@@ -100,13 +100,13 @@ def document(documents: Iterable[Document], version: str) -> Document:
     """Return the OpenAPI v2 document of these v3 documents. `version`: the server's version."""
     paths: Document = {}
     definitions: Document = {}
-    for each in documents:
-        for path, item in each["paths"].items():
-            made: Document = {key: _operation(said) for key, said in item.items() if key in METHODS}
+    for v3_document in documents:
+        for path, item in v3_document["paths"].items():
+            path_item: Document = {key: _operation(said) for key, said in item.items() if key in METHODS}
             if item.get("parameters"):
-                made["parameters"] = [_parameter(said) for said in item["parameters"]]
-            paths[path] = made
-        for name, schema in each["components"]["schemas"].items():
+                path_item["parameters"] = [_parameter(said) for said in item["parameters"]]
+            paths[path] = path_item
+        for name, schema in v3_document["components"]["schemas"].items():
             definition = schema_of(schema)
             if (kinds := definitions.get(name, {}).get("x-kubernetes-group-version-kind")) is not None:
                 more = definition.get("x-kubernetes-group-version-kind", [])
@@ -177,22 +177,22 @@ def encode(document: Document) -> bytes:
 
 def _any(value: Any) -> bytes:
     # JSON is YAML.
-    return tagged(2, msgspec.json.encode(value))
+    return bytes_field(2, msgspec.json.encode(value))
 
 
 def _message(document: Document, fields: tuple[tuple[str, int, str], ...], extensions: int) -> bytes:
     parts = [_field(number, form, document[name]) for name, number, form in fields if name in document]
     parts += [
-        tagged(extensions, tagged(1, name.encode()) + tagged(2, _any(said)))
+        bytes_field(extensions, bytes_field(1, name.encode()) + bytes_field(2, _any(said)))
         for name, said in document.items()
         if name.startswith("x-")
     ]
     return b"".join(parts)
 
 
-def _named(number: int, values: Document, table: tuple[tuple[str, int, str], ...], extensions: int) -> bytes:
+def _named_fields(number: int, values: Document, table: tuple[tuple[str, int, str], ...], extensions: int) -> bytes:
     return b"".join(
-        tagged(number, tagged(1, name.encode()) + tagged(2, _message(each, table, extensions)))
+        bytes_field(number, bytes_field(1, name.encode()) + bytes_field(2, _message(each, table, extensions)))
         for name, each in values.items()
     )
 
@@ -201,47 +201,49 @@ def _field(number: int, form: str, value: Any) -> bytes:
     """Return one field; what is empty is not there, as in all of protobuf's third version."""
     match form:
         case "text":
-            return tagged(number, value.encode()) if value else b""
+            return bytes_field(number, value.encode()) if value else b""
         case "flag":
-            return numbered(number, 1) if value else b""
+            return number_field(number, 1) if value else b""
         case "count":
-            return numbered(number, int(value)) if value else b""
+            return number_field(number, int(value)) if value else b""
         case "double":
             return varint(number << 3 | 1) + struct.pack("<d", value) if value else b""
         case "any":
-            return tagged(number, _any(value))
+            return bytes_field(number, _any(value))
         case "texts":
-            return b"".join(tagged(number, each.encode()) for each in value)
+            return b"".join(bytes_field(number, each.encode()) for each in value)
         case "anys":
-            return b"".join(tagged(number, _any(each)) for each in value)
+            return b"".join(bytes_field(number, _any(each)) for each in value)
         case "type":
             types = [value] if isinstance(value, str) else value
-            return tagged(number, b"".join(tagged(1, each.encode()) for each in types))
+            return bytes_field(number, b"".join(bytes_field(1, each.encode()) for each in types))
         case "items":
-            return tagged(number, tagged(1, _message(value, *_MESSAGES["schema"])))
+            return bytes_field(number, bytes_field(1, _message(value, *_MESSAGES["schema"])))
         case "additional" if isinstance(value, bool):
-            return tagged(number, numbered(2, int(value)))
+            return bytes_field(number, number_field(2, int(value)))
         case "additional" | "answer":
-            return tagged(number, tagged(1, _message(value, *_MESSAGES["schema"])))
+            return bytes_field(number, bytes_field(1, _message(value, *_MESSAGES["schema"])))
         case "schemas":
-            return tagged(number, _named(1, value, *_MESSAGES["schema"]))
+            return bytes_field(number, _named_fields(1, value, *_MESSAGES["schema"]))
         case "paths":
-            return tagged(number, _named(2, value, _ITEM, 10))
+            return bytes_field(number, _named_fields(2, value, _ITEM, 10))
         case "responses":
-            said = (
-                tagged(1, tagged(1, code.encode()) + tagged(2, tagged(1, _message(each, _RESPONSE, 5))))
+            entries = (
+                bytes_field(
+                    1, bytes_field(1, code.encode()) + bytes_field(2, bytes_field(1, _message(each, _RESPONSE, 5)))
+                )
                 for code, each in value.items()
             )
-            return tagged(number, b"".join(said))
+            return bytes_field(number, b"".join(entries))
         case "parameters":
-            return b"".join(tagged(number, tagged(1, _encoded_parameter(each))) for each in value)
+            return b"".join(bytes_field(number, bytes_field(1, _encoded_parameter(each))) for each in value)
         case _:
-            return tagged(number, _message(value, *_MESSAGES[form]))
+            return bytes_field(number, _message(value, *_MESSAGES[form]))
 
 
 def _encoded_parameter(parameter: Document) -> bytes:
     if parameter["in"] == "body":
-        return tagged(1, _message(parameter, _BODY, 6))
+        return bytes_field(1, _message(parameter, _BODY, 6))
     if parameter["in"] == "path":
-        return tagged(2, tagged(4, _message(parameter, _PATH, 22)))
-    return tagged(2, tagged(3, _message(parameter, _QUERY, 23)))
+        return bytes_field(2, bytes_field(4, _message(parameter, _PATH, 22)))
+    return bytes_field(2, bytes_field(3, _message(parameter, _QUERY, 23)))

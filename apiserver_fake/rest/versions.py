@@ -43,13 +43,13 @@ class VersionedApi:
         labels = self._served.field_labels
         if not labels or not selector:
             return selector
-        found = []
+        terms = []
         for term in selector.split(","):
             label = re.split("!?=", term, maxsplit=1)[0]
             if label in labels.values():
                 raise BadRequest(f"field label not supported: {label}")
-            found.append(labels.get(label, label) + term[len(label) :])
-        return ",".join(found)
+            terms.append(labels.get(label, label) + term[len(label) :])
+        return ",".join(terms)
 
     async def _answer(self, response: Response) -> Response:
         if not response.is_ok:
@@ -82,7 +82,7 @@ class VersionedApi:
         return msgspec.structs.replace(event, body=msgspec.json.encode(converted))
 
 
-def versioned(api: Api, served: ServedVersion) -> Api:
+def versioned_api(api: Api, served: ServedVersion) -> Api:
     """Return the API for a caller of that version."""
     if served.from_stored is None:
         return api

@@ -47,7 +47,7 @@ class EventEncoder:
     def encode_all(self, batch: list[WatchEvent]) -> bytes:
         """Return the lines of a batch; lines that other clients receive in the same form are encoded once."""
         if isinstance(batch, Events) and not self._form.convert:
-            return batch.encoded((self._encoding, self._of, self._form.media_type), self.encode)
+            return batch.encoded_bytes((self._encoding, self._of, self._form.media_type), self.encode)
         return b"".join(map(self.encode, batch))
 
     def encode(self, event: WatchEvent) -> bytes:
@@ -58,12 +58,12 @@ class EventEncoder:
             return line(event.type, event.body if is_whole else self._encoding.object(event.body, self._of))
         document = msgspec.json.decode(event.body)
         if is_converted:
-            document = self._converted(document)
+            document = self._convert(document)
         if self._form.media_type == PROTOBUF:
             return protobuf.frame(event.type, document)
         return line(event.type, msgspec.json.encode(document))
 
-    def _converted(self, document: Document) -> Document:
+    def _convert(self, document: Document) -> Document:
         version = self._form.version
         if self._form.convert == "PartialObjectMetadata":
             return tables.partial_metadata(document, version)

@@ -53,7 +53,7 @@ class Status:
         return max(0, int(self.now_s - self.began_s))
 
     @property
-    def emulated(self) -> str:
+    def emulation_version(self) -> str:
         """The release without its patch number."""
         return ".".join(self.release.split(".")[:2])
 
@@ -64,7 +64,7 @@ class Status:
             "uptimeSeconds": self.up_s,
             "goVersion": self.runtime,
             "binaryVersion": self.release,
-            "emulationVersion": self.emulated,
+            "emulationVersion": self.emulation_version,
             "paths": list(self.paths),
         }
 
@@ -77,7 +77,7 @@ class Status:
             "Up": up,
             "Go version": self.runtime,
             "Binary version": self.release,
-            "Emulation version": self.emulated,
+            "Emulation version": self.emulation_version,
             "Paths": " ".join(self.paths),
         }
         return "\n" + "".join(f"{name}: {value}\n" for name, value in lines.items())

@@ -50,15 +50,15 @@ class Events(list[WatchEvent]):
         self._encoded: dict[Hashable, bytes] = {}
         self._shared = shared
 
-    def encoded(self, form: Hashable, encode: Callable[[WatchEvent], bytes]) -> bytes:
+    def encoded_bytes(self, form: Hashable, encode: Callable[[WatchEvent], bytes]) -> bytes:
         """Return all events encoded in a form, concatenated; cached as long as the piece, within the byte limit."""
-        found = self._encoded.get(form)
-        if found is None:
-            found = b"".join(map(encode, self))
-            if self._shared.bytes + len(found) <= self._shared.bytes_max:
-                self._shared.bytes += len(found)
-                self._encoded[form] = found
-        return found
+        content = self._encoded.get(form)
+        if content is None:
+            content = b"".join(map(encode, self))
+            if self._shared.bytes + len(content) <= self._shared.bytes_max:
+                self._shared.bytes += len(content)
+                self._encoded[form] = content
+        return content
 
     def __del__(self) -> None:
         """Subtract the cached bytes from the total."""
@@ -76,12 +76,12 @@ class _Piece:
 
     def events(self, selection: Selection, shared: Shared) -> Events:
         """Return what the piece holds for watches with that selection."""
-        found = self._kept.get(selection)
-        if found is None:
-            found = Events(_state(self.records, selection) or _changes(self.changes, selection), shared)
+        events = self._kept.get(selection)
+        if events is None:
+            events = Events(_state(self.records, selection) or _changes(self.changes, selection), shared)
             if len(self._kept) < SELECTIONS_KEPT:
-                self._kept[selection] = found
-        return found
+                self._kept[selection] = events
+        return events
 
 
 def _state(records: Iterable[Record], selection: Selection) -> list[WatchEvent]:
@@ -130,7 +130,7 @@ class _State:
         low = max(0, bisect_right(self.first_keys, Key(namespace, "")) - 1)
         return self.pieces[low : bisect_left(self.first_keys, Key(namespace + "\0", ""))]
 
-    def changed(self, rv: int, changes: Sequence[Change]) -> _State:
+    def with_changes(self, rv: int, changes: Sequence[Change]) -> _State:
         """Return the state after these changes, which shares every piece that they do not touch."""
         last = {change.record.key: change for change in changes}
         if not self.pieces:
@@ -140,12 +140,12 @@ class _State:
             touched.setdefault(max(0, bisect_right(self.first_keys, key) - 1), []).append(change)
         pieces: list[_Piece] = []
         for number, piece in enumerate(self.pieces):
-            found = touched.get(number)
-            if found is None:
+            piece_changes = touched.get(number)
+            if piece_changes is None:
                 pieces.append(piece)
                 continue
             records = {record.key: record for record in piece.records}
-            for change in found:
+            for change in piece_changes:
                 records.pop(change.record.key, None)
                 if change.type != DELETED:
                     records[change.record.key] = change.record
@@ -188,9 +188,9 @@ class Backlog:
         if self._rest:
             rest, self._rest = self._rest, []
             return rest
-        found = next(self._pieces, None) if self._pieces is not None else None
-        if found is not None:
-            return found
+        events = next(self._pieces, None) if self._pieces is not None else None
+        if events is not None:
+            return events
         self._pieces = None
         last, self._last = self._last, []
         return last
@@ -247,22 +247,22 @@ class Backlogs:
             found = _state(self._store.select(resource, selection).records, selection)
             return self._own(found, last)
         state = self._state_of(resource)
-        return Backlog(self._taken(state, state.of(selection.namespace), selection), last)
+        return Backlog(self._piece_events(state, state.of(selection.namespace), selection), last)
 
-    def missed(self, resource: str, selection: Selection, after: int) -> Backlog | None:
+    def backlog_after(self, resource: str, selection: Selection, after: int) -> Backlog | None:
         """Return a backlog of the changes above a version; None if there are none. Raises: Expired."""
         if self._store.count_after(resource, after) <= SMALL:
-            found = _changes(self._store.changes_after(resource, after), selection)
-            return self._own(found, ())
+            events = _changes(self._store.changes_after(resource, after), selection)
+            return self._own(events, ())
         missed = self._missed_of(resource, after)
         rest, whole = missed.above(after)
-        return Backlog(self._taken(missed, [*rest, *whole], selection))
+        return Backlog(self._piece_events(missed, [*rest, *whole], selection))
 
     def _own(self, events: list[WatchEvent], last: Sequence[WatchEvent]) -> Backlog | None:
         parts = (Events(part, self.shared) for part in _cut(events, _size))
         return Backlog(parts if events else None, last) if events or last else None
 
-    def _taken(self, held: object, pieces: Iterable[_Piece], selection: Selection) -> Iterator[Events]:
+    def _piece_events(self, held: object, pieces: Iterable[_Piece], selection: Selection) -> Iterator[Events]:
         """Yield the pieces' events; what they are pieces of stays for others as long as this watch has not ended."""
         for piece in pieces:
             yield piece.events(selection, self.shared)
@@ -278,11 +278,11 @@ class Backlogs:
             if changes is not None and len(changes) * 4 < store.most(resource, Selection()):
                 if not changes:
                     return known
-                known = self._states[resource] = known.changed(store.rv, changes)
+                known = self._states[resource] = known.with_changes(store.rv, changes)
                 return known
         records = store.select(resource, Selection()).records
-        made = self._states[resource] = _State(store.rv, list(map(_Piece, _cut(records, _record_size))))
-        return made
+        state = self._states[resource] = _State(store.rv, list(map(_Piece, _cut(records, _record_size))))
+        return state
 
     def _missed_of(self, resource: str, after: int) -> _Missed:
         store, known = self._store, self._missed.get(resource)
@@ -298,5 +298,5 @@ class Backlogs:
         else:
             changes = store.changes_after(resource, after)
         pieces += (_Piece((), part) for part in _cut(changes, _change_size))
-        made = self._missed[resource] = _Missed(after, store.rv, pieces)
-        return made
+        missed_changes = self._missed[resource] = _Missed(after, store.rv, pieces)
+        return missed_changes

@@ -82,7 +82,7 @@ class Journal:
         """
         return []
 
-    def published(self) -> None:
+    def on_published(self) -> None:
         """Note that readers see everything that `append` and `news` have returned."""
 
     async def confirm(self) -> None:
@@ -199,17 +199,17 @@ class DiskJournal(Journal):
         secret = self._disk.read("secret")
         if secret is None:
             await self._disk.write("secret", new_secret)
-        found = Recovered(secret=secret or new_secret)
+        recovery = Recovered(secret=secret or new_secret)
         raw = self._disk.read("snapshot")
         if raw is not None:
             payloads, _ = frames(raw, "snapshot")
             if len(payloads) != 1:
                 raise JournalError("snapshot: bad checksum", EXIT_CORRUPT)
             snapshot = _SNAPSHOT.decode(payloads[0])
-            found.base_rv, found.base, found.entries = snapshot.base_rv, snapshot.base, list(snapshot.entries)
-            found.is_copy = snapshot.is_copy
+            recovery.base_rv, recovery.base, recovery.entries = snapshot.base_rv, snapshot.base, list(snapshot.entries)
+            recovery.is_copy = snapshot.is_copy
             self._snapshot_bytes = len(raw)
-        self._rv = found.entries[-1].rv if found.entries else found.base_rv
+        self._rv = recovery.entries[-1].rv if recovery.entries else recovery.base_rv
         logs = [name for name in self._disk.names() if name.startswith("log-")]
         for name in logs:
             data = self._disk.read(name) or b""
@@ -217,22 +217,22 @@ class DiskJournal(Journal):
             if end < len(data):
                 if name != logs[-1]:
                     raise JournalError(f"{name}: bad record at offset {end}, but {logs[-1]} follows", EXIT_CORRUPT)
-                found.bytes_cut = len(data) - end
+                recovery.bytes_cut = len(data) - end
                 await self._disk.write(name, data[:end])
             for payload in payloads:
-                self._take(_ENTRIES.decode(payload), found, name)
+                self._take(_ENTRIES.decode(payload), recovery, name)
             self._bytes += end
-        found.is_first_start = raw is None and not self._rv
-        self._window.extend(found.entries)
-        return found
+        recovery.is_first_start = raw is None and not self._rv
+        self._window.extend(recovery.entries)
+        return recovery
 
-    def _take(self, entries: list[Entry], found: Recovered, name: str) -> None:
+    def _take(self, entries: list[Entry], recovery: Recovered, name: str) -> None:
         for entry in entries:
             if entry.rv <= self._rv:
                 continue  # the snapshot was written before this log could be removed
             if entry.rv != self._rv + 1:
                 raise JournalError(f"{name}: change {entry.rv} follows {self._rv}", EXIT_CORRUPT)
-            found.entries.append(entry)
+            recovery.entries.append(entry)
             self._rv = entry.rv
 
     async def append(self, entries: Sequence[Entry], window_start: int) -> None:

@@ -66,7 +66,7 @@ _OLD_ACKED_BYTES = 8
 _GO_ON = "restore the directory as a whole from a copy, or see `keplab store --help`"
 
 
-def _acked(secret: bytes, rv: int) -> bytes:
+def _acked_content(secret: bytes, rv: int) -> bytes:
     """Return the content of `acked`: whose it is, the version, a checksum. It is never longer than a sector."""
     head = _MAGIC + checksum(b"acked\0" + secret) + rv.to_bytes(8, "big")
     return head + checksum(head)
@@ -79,7 +79,7 @@ def _acked_rv(raw: bytes, secret: bytes | None = None) -> int:
     if len(raw) != _ACKED_BYTES or not raw.startswith(_MAGIC) or checksum(raw[:-8]) != raw[-8:]:
         raise ValueError("damaged")
     rv = int.from_bytes(raw[-16:-8], "big")
-    if secret is not None and _acked(secret, rv) != raw:
+    if secret is not None and _acked_content(secret, rv) != raw:
         raise ValueError("of another store")
     return rv
 
@@ -149,19 +149,19 @@ class SqliteJournal(Journal):
     def _open(self, new_secret: bytes) -> Recovered:
         try:
             self._take_lock()
-            found = self._read()
-            if found is None:
+            recovery = self._read()
+            if recovery is None:
                 self._refuse_what_is_left()
-                found = Recovered(new_secret, is_first_start=True)
+                recovery = Recovered(new_secret, is_first_start=True)
             else:
-                self._check_acked(found)
-            self._secret = found.secret
-            self._connect(_last_rv(found))
+                self._check_acked(recovery)
+            self._secret = recovery.secret
+            self._connect(_last_rv(recovery))
         except OSError as error:
             raise JournalError(f"cannot use {self._directory}: {error.strerror}", EXIT_IO) from error
         except sqlite3.DatabaseError as error:
             raise JournalError(f"{self._path}: {error}", EXIT_CORRUPT) from error
-        return found
+        return recovery
 
     def _take_lock(self) -> None:
         if self._lock is not None:
@@ -189,7 +189,7 @@ class SqliteJournal(Journal):
             meta: dict[str, bytes] = dict(database.execute("SELECT key, value FROM meta"))
             if "secret" not in meta:
                 return None
-            found = Recovered(meta["secret"], int(meta["folded_rv"]))
+            recovery = Recovered(meta["secret"], int(meta["folded_rv"]))
             columns = _columns_of(database)
             encoder, packed = msgspec.msgpack.Encoder(), bytearray()
             for row in database.execute(f"SELECT {','.join(columns)}, checksum FROM changes ORDER BY rv"):
@@ -197,11 +197,11 @@ class SqliteJournal(Journal):
                 encoder.encode_into(row[:-1], packed)
                 if checksum(packed) != row[-1]:
                     raise JournalError(f"{self._path}: bad checksum in change {entry.rv}", EXIT_CORRUPT)
-                if entry.rv <= found.base_rv:
-                    found.base.append(BaseObject(entry.resource, entry.rv, entry.body))
+                if entry.rv <= recovery.base_rv:
+                    recovery.base.append(BaseObject(entry.resource, entry.rv, entry.body))
                 else:
-                    found.entries.append(entry)
-            return found
+                    recovery.entries.append(entry)
+            return recovery
         finally:
             database.close()
 
@@ -225,13 +225,13 @@ class SqliteJournal(Journal):
             text = f"{self._path}: missing or empty; change {acked} was acknowledged: {_GO_ON}"
             raise JournalError(text, EXIT_CORRUPT)
 
-    def _check_acked(self, found: Recovered) -> None:
+    def _check_acked(self, recovery: Recovered) -> None:
         """Compare what is there with what was acknowledged. Raises: JournalError when it is less or cannot be known."""
-        last, raw = _last_rv(found), self._raw_acked()
+        last, raw = _last_rv(recovery), self._raw_acked()
         try:
             if raw is None:
                 raise ValueError("missing")
-            acked = _acked_rv(raw, found.secret)
+            acked = _acked_rv(raw, recovery.secret)
         except ValueError as error:
             text = f"{self._directory / 'acked'}: {error}; changes after {last} may be lost with it: {_GO_ON}"
             raise JournalError(text, EXIT_CORRUPT) from None
@@ -242,9 +242,9 @@ class SqliteJournal(Journal):
     def _connect(self, last_rv: int) -> None:
         """Open the database for writing; what there is not yet is made, `acked` first: no database is without it."""
         place, raw = self._directory / "acked", self._raw_acked()
-        if raw is None or raw[:-16] != _acked(self._secret, 0)[:-16]:
+        if raw is None or raw[:-16] != _acked_content(self._secret, 0)[:-16]:
             # Only when it must be: a store on a full disk is read, too.
-            write_atomically(place, _acked(self._secret, last_rv), mode=0o600)
+            write_atomically(place, _acked_content(self._secret, last_rv), mode=0o600)
         self._acked = os.open(place, os.O_RDWR | os.O_CLOEXEC)
         database = self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -253,8 +253,8 @@ class SqliteJournal(Journal):
         database.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
         database.executescript(_SCHEMA)
         _add_causes(database)
-        made = database.execute("INSERT OR IGNORE INTO meta VALUES ('secret', ?), ('folded_rv', 0)", (self._secret,))
-        if made.rowcount:
+        cursor = database.execute("INSERT OR IGNORE INTO meta VALUES ('secret', ?), ('folded_rv', 0)", (self._secret,))
+        if cursor.rowcount:
             # Into the database itself, so that it is known as a store without its log.
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._folded_rv = int(database.execute("SELECT value FROM meta WHERE key = 'folded_rv'").fetchone()[0])
@@ -300,7 +300,7 @@ class SqliteJournal(Journal):
         journal must not be asked to take it again."""
         assert self._acked is not None
         try:
-            os.pwrite(self._acked, _acked(self._secret, rv), 0)
+            os.pwrite(self._acked, _acked_content(self._secret, rv), 0)
         except OSError as error:
             raise OSError(errno.EIO, f"{self._directory / 'acked'} cannot be written: {error.strerror}") from error
 
@@ -369,15 +369,15 @@ class SqliteJournal(Journal):
         """
         try:
             self._take_lock()
-            found = self._read()
-            if found is None:
+            recovery = self._read()
+            if recovery is None:
                 raise JournalError(f"{self._path}: no store was begun there", EXIT_CORRUPT)
-            self._check_acked(found)
+            self._check_acked(recovery)
         except OSError as error:
             raise JournalError(f"cannot use {self._directory}: {error.strerror}", EXIT_IO) from error
         except sqlite3.DatabaseError as error:
             raise JournalError(f"{self._path}: {error}", EXIT_CORRUPT) from error
-        return found
+        return recovery
 
     def survey(self) -> "Survey":
         """Return a summary of the store, and whether a server would serve it. Raises: JournalError (74, 75) when it
@@ -386,8 +386,8 @@ class SqliteJournal(Journal):
         refused = ""
         try:
             self._take_lock()
-            found = self._read()
-            if found is None:
+            recovery = self._read()
+            if recovery is None:
                 self._refuse_what_is_left()
                 return Survey()
         except (JournalError, sqlite3.DatabaseError) as error:
@@ -397,10 +397,12 @@ class SqliteJournal(Journal):
         except OSError as error:
             raise JournalError(f"cannot use {self._directory}: {error.strerror}", EXIT_IO) from error
         try:
-            self._check_acked(found)
+            self._check_acked(recovery)
         except JournalError as error:
             refused = error.message
-        return Survey(_last_rv(found), found.base_rv, len(found.base), len(found.entries), refused, is_readable=True)
+        return Survey(
+            _last_rv(recovery), recovery.base_rv, len(recovery.base), len(recovery.entries), refused, is_readable=True
+        )
 
     def accept_loss(self) -> int:
         """Accept a loss, so that servers continue with the stored content; return the version from which they count
@@ -412,11 +414,11 @@ class SqliteJournal(Journal):
         survey = self.survey()
         if not survey.refused:
             raise JournalError(f"{self._directory}: nothing is missing; there is no loss to accept")
-        found = self._read() if survey.is_readable else None
-        if found is None:
+        recovery = self._read() if survey.is_readable else None
+        if recovery is None:
             raise JournalError(f"{survey.refused}: there is nothing to go on with; restore a copy")
-        self._secret = found.secret
-        last_rv = _last_rv(found)
+        self._secret = recovery.secret
+        last_rv = _last_rv(recovery)
         goes_on = last_rv + ACCEPTED_GAP
         self._connect(last_rv)
         database = self._database
@@ -426,7 +428,7 @@ class SqliteJournal(Journal):
         database.execute("UPDATE meta SET value = ? WHERE key = 'folded_rv'", (goes_on,))
         database.execute("COMMIT")
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        write_atomically(self._directory / "acked", _acked(self._secret, goes_on), mode=0o600)
+        write_atomically(self._directory / "acked", _acked_content(self._secret, goes_on), mode=0o600)
         return goes_on
 
     def begin_from(self, secret: bytes, rv: int, objects: Sequence[BaseObject]) -> None:

@@ -285,20 +285,20 @@ class Store:
         if table is None:
             return
 
-        def again(record: Record | None) -> Record | None:
+        def reindex_record(record: Record | None) -> Record | None:
             if record is None:
                 return None
             fields = fields_of(resource, msgspec.json.decode(record.body))
             return record if fields == record.fields else msgspec.structs.replace(record, fields=fields)
 
         for key, record in table.objects.items():
-            found = again(record)
-            assert found is not None, "an object has a record"
-            table.objects[key] = found
+            new_record = reindex_record(record)
+            assert new_record is not None, "an object has a record"
+            table.objects[key] = new_record
         for place in range(table.head, len(table.changes)):
             change = table.changes[place]
             table.changes[place] = msgspec.structs.replace(
-                change, record=again(change.record) or change.record, previous=again(change.previous)
+                change, record=reindex_record(change.record) or change.record, previous=reindex_record(change.previous)
             )
 
     def stage(self) -> Staged:
@@ -449,9 +449,9 @@ class Staged:
             return self._store.select(resource, selection).records
         staged = dict(overlay)
         visible = self._store.select(resource, Selection(selection.namespace)).records
-        found = [staged.pop(record.key) if record.key in staged else record for record in visible]
-        found.extend(staged.values())
-        return [record for record in found if record is not None and selection.matches(record)]
+        records = [staged.pop(record.key) if record.key in staged else record for record in visible]
+        records.extend(staged.values())
+        return [record for record in records if record is not None and selection.matches(record)]
 
     def count(self) -> int:
         """Return the number of objects after the batch."""

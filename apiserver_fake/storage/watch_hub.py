@@ -91,7 +91,7 @@ class Watcher:
         self._place: dict[int, Watcher] | None = None
 
     @property
-    def queued(self) -> int:
+    def queue_length(self) -> int:
         """Number of live events that wait to be taken."""
         return len(self._queue)
 
@@ -119,7 +119,7 @@ class Watcher:
         """Return the next events, oldest first: at most `events_max` and about `bytes_max`; [] when none wait."""
         if self._backlog is not None:
             if events := self._backlog.take(events_max, bytes_max):
-                return self._taken(events)
+                return self._take(events)
             self._backlog = None
         if not self._queue:
             return []
@@ -134,7 +134,7 @@ class Watcher:
                 hub.queued_bytes -= queued.size
         self.queued_bytes -= size
         del self._queue[: len(taken)]
-        return self._taken(taken)
+        return self._take(taken)
 
     def take_piece(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
         """Return the next events like `take`; while the start lasts, return one whole piece of it, which may be
@@ -144,12 +144,12 @@ class Watcher:
             events = self._backlog.piece()
             if not self._backlog:
                 self._backlog = None
-            return self._taken(events) if events else events
+            return self._take(events) if events else events
         if self._queue:
             self._hub.sent_s.observe(self._hub.now() - self._queue[0].at_s)
         return self.take(events_max, bytes_max)
 
-    def _taken(self, events: list[WatchEvent]) -> list[WatchEvent]:
+    def _take(self, events: list[WatchEvent]) -> list[WatchEvent]:
         self.last_rv = max(self.last_rv, events[-1].rv)
         if self._hub.taken is not None:
             self._hub.taken(self, events)
@@ -168,7 +168,7 @@ class Watcher:
         if backlog:
             self._notify_once()
 
-    def begun(self) -> None:
+    def send_first_frame(self) -> None:
         """Send the first frame, even when no event is pending."""
         self._notify_once()
 
@@ -285,7 +285,7 @@ class Hub:
 
     # -- opening
 
-    def interested(self, resource: str) -> int:
+    def count_interested(self, resource: str) -> int:
         """Return how many watches may receive an event of that kind, whichever object it is about."""
         index = self._indexes.get(resource)
         return len(index.broad) if index is not None else 0
@@ -341,7 +341,7 @@ class Hub:
             return
         if error is None:
             self._begin(watcher, 0)
-            watcher.begun()
+            watcher.send_first_frame()
         else:
             watcher.begin(Backlog(None, [error_event(error, watcher.resource)]))
             self.end(watcher, EXPIRED)
@@ -388,7 +388,7 @@ class Hub:
                 backlog = self._backlogs.state(resource.name, selection, mark)
                 watcher.start_rv = watcher.last_rv = rv
             else:
-                backlog = self._backlogs.missed(resource.name, selection, start)
+                backlog = self._backlogs.backlog_after(resource.name, selection, start)
                 watcher.start_rv = watcher.last_rv = start
         except Expired as error:
             watcher.begin(Backlog(None, [error_event(error, resource)]))
@@ -422,15 +422,15 @@ class Hub:
 
     def _deliver(self, change: Change, index: _Index, now_s: float) -> None:
         record, previous = change.record, change.previous
-        made: dict[str, _Queued] = {}
+        queued_by_type: dict[str, _Queued] = {}
         for watcher in list(index.broad.values()):
-            self._offer(watcher, change, made, now_s)
+            self._offer(watcher, change, queued_by_type, now_s)
         if not index.by_value:
             return
         by_name = index.by_value.get(("metadata.name", record.name))
         if by_name:
             for watcher in list(by_name.values()):
-                self._offer(watcher, change, made, now_s)
+                self._offer(watcher, change, queued_by_type, now_s)
         for field in INDEXED_FIELDS.get(record.resource, ()):
             now_value = record.fields.get(field, "")
             then_value = previous.fields.get(field, "") if previous is not None else ""
@@ -438,16 +438,16 @@ class Hub:
                 narrow = index.by_value.get((field, value)) if value else None
                 if narrow:
                     for watcher in list(narrow.values()):
-                        self._offer(watcher, change, made, now_s)
+                        self._offer(watcher, change, queued_by_type, now_s)
 
-    def _offer(self, watcher: Watcher, change: Change, made: dict[str, _Queued], now_s: float) -> None:
+    def _offer(self, watcher: Watcher, change: Change, queued_by_type: dict[str, _Queued], now_s: float) -> None:
         kind = transition_type(change, watcher.selection)
         if not kind:
             return
-        queued = made.get(kind)
+        queued = queued_by_type.get(kind)
         if queued is None:
             event = event_for(kind, change)
-            queued = made[kind] = _Queued(event, len(event.body), now_s)
+            queued = queued_by_type[kind] = _Queued(event, len(event.body), now_s)
         self.events_sent += 1
         watcher.offer(queued)
 

@@ -151,7 +151,7 @@ class Writer:
         self.batches = self.failures = 0
 
     @property
-    def queued(self) -> int:
+    def queue_length(self) -> int:
         """Number of operations that wait."""
         return len(self._queue)
 
@@ -181,7 +181,7 @@ class Writer:
         self._has_work.set()
         return operation.done
 
-    def answered(self, identity: str, request_id: str, fingerprint: bytes) -> Response | None:
+    def find_answer(self, identity: str, request_id: str, fingerprint: bytes) -> Response | None:
         """Return the earlier answer to this same request; None for another body, which is another request (S9)."""
         known = self.answers.find((identity, request_id), self._clock.now()) if request_id else None
         return known.response if known is not None and known.fingerprint == fingerprint else None
@@ -218,7 +218,7 @@ class Writer:
             self._publish_others(changes)
             for key, answer in answers_of(entries, now_s):
                 self.answers.keep(key, answer)
-        self._journal.published()
+        self._journal.on_published()
 
     async def _answer_overdue(self, committing: "asyncio.Task[None]") -> None:
         """Answer callers whose deadline passed that the outcome is unknown; their operations go on (S8). What they wait
@@ -332,7 +332,7 @@ class Writer:
             self._publish(changes)
             self.batches += 1
         if self._is_shared:
-            self._journal.published()
+            self._journal.on_published()
         for key, answer in batch.answers.items():
             self.answers.keep(key, answer)
         for operation, response in batch.answered:
@@ -402,10 +402,10 @@ def _entries(changes: Sequence[Change], operation: Operation, response: Response
 
 def answers_of(entries: Sequence[Entry], now_s: float) -> list[tuple[tuple[str, str], Answer]]:
     """Return the answers in journal entries, so that request ids survive a restart (S9)."""
-    found = []
+    answers = []
     for entry in entries:
         if entry.request_id:
             body = entry.body if entry.answer is None else entry.answer
             response = Response(code=entry.code, rv=entry.rv, body=body)
-            found.append(((entry.identity, entry.request_id), Answer(entry.fingerprint, response, now_s)))
-    return found
+            answers.append(((entry.identity, entry.request_id), Answer(entry.fingerprint, response, now_s)))
+    return answers

@@ -13,7 +13,14 @@ from typing import Any, Final
 from msgspec.structs import replace as replaced
 
 from claim_controller.device_taint_eviction import rule_status
-from claim_controller.device_taint_eviction.deadlines import Eviction, Offers, Pool, eviction_from, joined, selects
+from claim_controller.device_taint_eviction.deadlines import (
+    Eviction,
+    Offers,
+    Pool,
+    earliest_eviction,
+    eviction_from,
+    selects,
+)
 from claim_controller.shared_pods_by_claim import PodsByClaim
 from claim_controller.switches import ClaimSwitches
 from services.api.identity import system_account
@@ -97,7 +104,9 @@ class DeviceTaintEviction:
         eviction = self._eviction_of(pod, listers, self._rules(listers))
         if eviction is None or (marked is not None and not _is_for(marked, pod)):
             if self._marked.pop(key, None) is not None:
-                return Result((_said(pod, "Cancelling deletion"),), requeue_after_s=None if eviction is None else 0.0)
+                return Result(
+                    (_eviction_event(pod, "Cancelling deletion"),), requeue_after_s=None if eviction is None else 0.0
+                )
             return NOTHING
         is_fired = marked is not None and marked.is_fired
         self._marked[key] = Marked(pod.metadata.uid, pod.spec.node_name, eviction, is_fired)
@@ -115,7 +124,7 @@ class DeviceTaintEviction:
             return NOTHING  # gone, going, or on another node (unbound): the cache will show it
         actions: list[Action] = []
         if not marked.is_fired:
-            actions.append(_said(pod, "Marking for deletion"))
+            actions.append(_eviction_event(pod, "Marking for deletion"))
             self._marked[key] = replace(marked, is_fired=True)
         if condition_status(live.status.conditions, "DisruptionTarget") != "True":
             condition = conditions.new("DisruptionTarget", "True", REASON, MESSAGE, moment.wall_s)
@@ -144,8 +153,8 @@ class DeviceTaintEviction:
         if is_current and rule.spec.taint.effect == rule_status.NONE:
             return NOTHING
         wanted = rule_status.condition_of(rule, self._counts_of(rule, listers), moment.wall_s)
-        said = (wanted["status"], wanted["reason"], wanted["message"])
-        if held is not None and is_current and (held.status, held.reason, held.message) == said:
+        wanted_state = (wanted["status"], wanted["reason"], wanted["message"])
+        if held is not None and is_current and (held.status, held.reason, held.message) == wanted_state:
             return NOTHING
         # Looked at once more: a pod may be gone that the caches still showed.
         return Result((writes.conditions(TAINT_RULES, rule, wanted),), requeue_after_s=STATUS_PERIOD_S)
@@ -176,13 +185,13 @@ class DeviceTaintEviction:
         """Return when the pod has to go because of any claim that it uses; None: it may stay, or is on no node."""
         if not pod.spec.node_name:
             return None
-        found = []
+        evictions = []
         for wanted in pod.spec.resource_claims:
             name = claim_name(pod, wanted)
             claim = listers.of(ResourceClaim).get(Key(pod.metadata.namespace, name)) if name else None
             if claim is not None and _uses(pod, claim):
-                found.append(eviction_from(claim, self._offers, rules))
-        return joined(each for each in found if each is not None)
+                evictions.append(eviction_from(claim, self._offers, rules))
+        return earliest_eviction(each for each in evictions if each is not None)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Return the pod's key and those of its rules, if its node or claims changed, or it is marked for eviction."""
@@ -293,7 +302,7 @@ def _is_for(marked: Marked, pod: Pod) -> bool:
     return (marked.uid, marked.node) == (pod.metadata.uid, pod.spec.node_name)
 
 
-def _said(pod: Pod, message: str) -> RecordEvent:
+def _eviction_event(pod: Pod, message: str) -> RecordEvent:
     return event(pod, EVENT, message)
 
 

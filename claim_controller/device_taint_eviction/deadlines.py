@@ -46,13 +46,13 @@ class Offers:
 
     def taints(self, pool: Pool) -> dict[str, tuple[DeviceTaint, ...]]:
         """Return the NoExecute taints of the pool's devices, by device name."""
-        found: dict[str, tuple[DeviceTaint, ...]] = {}
-        for each in self._newest(pool):
-            for device in each.spec.devices:
+        taints_by_device: dict[str, tuple[DeviceTaint, ...]] = {}
+        for resource_slice in self._newest(pool):
+            for device in resource_slice.spec.devices:
                 taints = tuple(taint for taint in device.taints if taint.effect == NO_EXECUTE)
                 if taints:
-                    found[device.name] = taints
-        return found
+                    taints_by_device[device.name] = taints
+        return taints_by_device
 
     def count(self, rule: DeviceTaintRule) -> int:
         """Return the number of published devices that the rule selects."""
@@ -85,16 +85,16 @@ def eviction_from(claim: ResourceClaim, offers: Offers, rules: Sequence[DeviceTa
     """
     if claim.status.allocation is None:
         return None
-    found = [
+    deadlines = [
         (at_s, rule)
         for result in claim.status.allocation.devices.results
         for taint, rule in _taints_of(result, offers, rules)
         if (at_s := _until_s(result, taint)) is not None
     ]
-    return joined(Eviction(at_s, (rule,) if rule else ()) for at_s, rule in found)
+    return earliest_eviction(Eviction(at_s, (rule,) if rule else ()) for at_s, rule in deadlines)
 
 
-def joined(evictions: Iterable[Eviction]) -> Eviction | None:
+def earliest_eviction(evictions: Iterable[Eviction]) -> Eviction | None:
     """Return the earliest time and all rules of the evictions; None if there are none."""
     every = list(evictions)
     if not every:

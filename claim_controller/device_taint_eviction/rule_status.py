@@ -28,7 +28,7 @@ class Counts:
 
 def condition_of(rule: DeviceTaintRule, counts: Counts, wall_s: float) -> Document:
     """Return the condition EvictionInProgress."""
-    reason, message, is_true = _said(rule.spec.taint.effect, counts)
+    reason, message, is_true = _reason_and_message(rule.spec.taint.effect, counts)
     if counts.evicted:
         message = f"{message} {_many(counts.evicted, 'pod')} evicted since starting the controller.".lstrip()
     return {
@@ -41,7 +41,7 @@ def condition_of(rule: DeviceTaintRule, counts: Counts, wall_s: float) -> Docume
     }
 
 
-def _said(effect: str, counts: Counts) -> tuple[str, str, bool]:
+def _reason_and_message(effect: str, counts: Counts) -> tuple[str, str, bool]:
     spaces = _many(counts.namespaces, "namespace", "different namespaces")
     if effect == NO_EXECUTE:
         if counts.pods:

@@ -64,7 +64,7 @@ def binds_to(entry: PodResourceClaim, group: PodGroup) -> PodGroupResourceClaim 
     None: the entry is the pod's own. Source: kep-5194 12 (`BindTo`).
     """
     wanted = (entry.name, entry.resource_claim_name, entry.resource_claim_template_name)
-    for each in group.spec.resource_claims:
-        if (each.name, each.resource_claim_name, each.resource_claim_template_name) == wanted:
-            return each
+    for group_claim in group.spec.resource_claims:
+        if (group_claim.name, group_claim.resource_claim_name, group_claim.resource_claim_template_name) == wanted:
+            return group_claim
     return None

@@ -46,23 +46,26 @@ class Consumers:
         self._pods_of = pods.of
         self._deleted: dict[str, None] = {}
 
-    def deleted(self, uid: str) -> None:
+    def on_deleted(self, uid: str) -> None:
         """Remember that the pod of this uid is deleted: its entries need no live read."""
         self._deleted.pop(uid, None)
         self._deleted[uid] = None
         if len(self._deleted) > DELETED_MAX:
             del self._deleted[next(iter(self._deleted))]
 
-    def unsupported(self, claim: ResourceClaim) -> str:
+    def unsupported_text(self, claim: ResourceClaim) -> str:
         """Return the error for an entry of an unknown kind of consumer; "" if the claim can be processed.
 
         Source: kep-5194 1 (the trap): nothing is written, so one such entry keeps those of pods as well.
         """
         if self._switches.skips_unknown:
             return ""
-        for each in claim.status.reserved_for:
-            if not each.is_pod and not self._is_known(each):
-                return f"unsupported ReservedFor entry: {{{each.api_group} {each.resource} {each.name} {each.uid}}}"
+        for consumer in claim.status.reserved_for:
+            if not consumer.is_pod and not self._is_known(consumer):
+                return (
+                    "unsupported ReservedFor entry: "
+                    f"{{{consumer.api_group} {consumer.resource} {consumer.name} {consumer.uid}}}"
+                )
         return ""
 
     def queries(self, claim: ResourceClaim, listers: Listers, moment: Moment) -> list[Query]:
@@ -73,7 +76,7 @@ class Consumers:
             return missing
         pods = Query(Pod, Key(claim.metadata.namespace, ""))
         is_needed = self._seems_unused(claim, listers) or any(
-            self._may_remove(each) and not _is_group(each) for each in self.gone(claim, moment)
+            self._may_remove(each) and not _is_group(each) for each in self.missing_consumers(claim, moment)
         )
         return [pods] if is_needed and pods not in moment.listed else []
 
@@ -85,7 +88,7 @@ class Consumers:
         """
         entries = claim.status.reserved_for
         pods = {each.uid for each in entries if each.is_pod and self._holds(each, claim, listers, moment)}
-        gone = [each for each in self.gone(claim, moment) if self._may_remove(each)]
+        gone = [each for each in self.missing_consumers(claim, moment) if self._may_remove(each)]
         groups = {each.uid for each in gone if _is_group(each)}
         workloads = {each.uid for each in gone} - groups
         if self._seems_unused(claim, listers):
@@ -95,7 +98,7 @@ class Consumers:
             left = groups
         return tuple(each for each in entries if each.uid in pods or (not each.is_pod and each.uid not in left))
 
-    def gone(self, claim: ResourceClaim, moment: Moment) -> list[ResourceClaimConsumerReference]:
+    def missing_consumers(self, claim: ResourceClaim, moment: Moment) -> list[ResourceClaimConsumerReference]:
         """Return the workloads and pod groups that live reads did not find, or found under another uid."""
         return [each for each, query in self._workloads(claim) if query in moment.live and not _is(each, query, moment)]
 
@@ -158,12 +161,15 @@ class Consumers:
 
     def _workloads(self, claim: ResourceClaim) -> Iterator[tuple[ResourceClaimConsumerReference, Query]]:
         """Yield the entries that are looked up, with the read that does it."""
-        for each in claim.status.reserved_for:
-            resource = f"{each.resource}.{each.api_group}" if each.api_group else each.resource
+        for consumer in claim.status.reserved_for:
+            resource = f"{consumer.resource}.{consumer.api_group}" if consumer.api_group else consumer.resource
             # Of a kind that is not served every object would seem to be gone.
-            is_other = not each.is_pod and not each.is_claim
-            if is_other and self._is_known(each) and resource in resources():
-                yield each, Query(AnyObject, Key(claim.metadata.namespace, each.name), resource, may_be_refused=True)
+            is_other = not consumer.is_pod and not consumer.is_claim
+            if is_other and self._is_known(consumer) and resource in resources():
+                yield (
+                    consumer,
+                    Query(AnyObject, Key(claim.metadata.namespace, consumer.name), resource, may_be_refused=True),
+                )
 
     def _pods(self, claim: ResourceClaim, listers: Listers) -> list[Query]:
         names = {

@@ -83,11 +83,11 @@ class ClaimController:
             return self._pod(key, own, listers, moment)
         return self._pod_group(key, own, listers, moment) if kind == POD_GROUP else self._claim(own, listers, moment)
 
-    def failed(self, key: Key, action: Action, reason: str) -> None:
+    def on_failed(self, key: Key, action: Action, reason: str) -> None:
         """Record that a claim could not be created."""
         if isinstance(action, Create):
             is_sent = reason != NOT_PERFORMED
-            self.counts.refused(action.document, is_sent=is_sent)
+            self.counts.count_refusal(action.document, is_sent=is_sent)
             if is_sent:
                 self._refusals[key] = reason.partition(": ")[2] or reason
 
@@ -97,22 +97,24 @@ class ClaimController:
             self._refusals.pop(key, None)
             return NOTHING
         held = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
-        wanted, of_group, waits = self._wanted(pod, listers)
+        wanted, of_group, waits = self._wanted_entries(pod, listers)
         missing = [each for each in wanted if not self._is_there(each, held, pod, listers)]
         known = {name: claim for name, claim in of_group.items() if held.get(name) != claim}
         actions: list[Action] = []
         error = waits
         if missing:
-            made = _made_for(pod.metadata.uid, listers.of(ResourceClaim).owned_by(pod.metadata.uid))
-            if any(each.name not in made for each in missing):
+            claims_by_name = _made_for(pod.metadata.uid, listers.of(ResourceClaim).owned_by(pod.metadata.uid))
+            if any(each.name not in claims_by_name for each in missing):
                 # The cache may not show yet what was made before this process began (D1).
                 query = Query(ResourceClaim, Key(own.namespace, ""))
                 if query not in moment.listed:
                     return Result(refresh=(query,))
-                made |= _made_for(pod.metadata.uid, moment.listed[query])
-            actions, error = self._make(key, pod, [each for each in missing if each.name not in made], listers)
-            found = {each.name: made[each.name] for each in missing if each.name in made}
-            known |= {name: claim for name, claim in found.items() if held.get(name) != claim}
+                claims_by_name |= _made_for(pod.metadata.uid, moment.listed[query])
+            actions, error = self._make(
+                key, pod, [each for each in missing if each.name not in claims_by_name], listers
+            )
+            existing_claims = {each.name: claims_by_name[each.name] for each in missing if each.name in claims_by_name}
+            known |= {name: claim for name, claim in existing_claims.items() if held.get(name) != claim}
         if known and not any(isinstance(action, Create) for action in actions):
             names = [{"name": name, "resourceClaimName": claim} for name, claim in known.items()]
             patch: Document = {"status": {"resourceClaimStatuses": names}}
@@ -121,7 +123,7 @@ class ClaimController:
             actions += self._reserve(pod, listers)
         return Result(tuple(actions), error=error)
 
-    def _wanted(self, pod: Pod, listers: Listers) -> tuple[list[PodResourceClaim], dict[str, str], str]:
+    def _wanted_entries(self, pod: Pod, listers: Listers) -> tuple[list[PodResourceClaim], dict[str, str], str]:
         """Return the entries with a template for which the pod gets claims of its own, the claims of the pod's group by
         the pod's entry, and why it is too early to say.
         """
@@ -133,8 +135,8 @@ class ClaimController:
         if group is None:
             return [], {}, f'podgroup.scheduling.k8s.io "{named.pod_group_name}" not found'
         shared = {each.name: binds_to(each, group) for each in entries}
-        made = {each.name: each.resource_claim_name for each in group.status.resource_claim_statuses}
-        of_group = {name: made.get(name) for name, entry in shared.items() if entry is not None}
+        claim_names = {each.name: each.resource_claim_name for each in group.status.resource_claim_statuses}
+        of_group = {name: claim_names.get(name) for name, entry in shared.items() if entry is not None}
         own = [each for each in entries if shared[each.name] is None]
         return own, {name: claim for name, claim in of_group.items() if claim}, ""
 
@@ -166,7 +168,7 @@ class ClaimController:
                 what = f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found'
                 return [*actions, _failure(owner, entry.name, what)], what
             document = claim_of(owner, entry.name, template)
-            self.counts.asked(document)
+            self.counts.count_create(document)
             actions.append(Create(CLAIMS, document))
         return actions, ""
 
@@ -176,7 +178,7 @@ class ClaimController:
             return []
         of_pods = {each.name for each in pod.spec.resource_claims if not each.resource_claim_name}
         actions: list[Action] = []
-        made = {each.resource_claim_name for each in pod.status.resource_claim_statuses if each.name in of_pods}
+        claim_names = {each.resource_claim_name for each in pod.status.resource_claim_statuses if each.name in of_pods}
         for key in claim_keys(pod):
             claim = listers.of(ResourceClaim).get(key)
             if claim is None or claim.status.allocation is None or self._is_reserved(claim, pod):
@@ -185,10 +187,10 @@ class ClaimController:
                 continue
             if len(claim.status.reserved_for) >= self._switches.consumers_max:
                 continue
-            if key.name in made and not is_made_for(claim, pod.metadata.uid):
+            if key.name in claim_names and not is_made_for(claim, pod.metadata.uid):
                 continue
             consumer = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
-            listed = _listed((*claim.status.reserved_for, consumer))
+            listed = _consumer_documents((*claim.status.reserved_for, consumer))
             actions.append(writes.status(CLAIMS, claim, {"reservedFor": listed}, on_version=True))
         return actions
 
@@ -219,9 +221,13 @@ class ClaimController:
         query = Query(ResourceClaim, Key(own.namespace, ""))
         if query not in moment.listed:
             return Result(refresh=(query,))
-        made = _made_for(group.metadata.uid, moment.listed[query])
-        actions, error = self._make(key, group, [each for each in missing if each.name not in made], listers)
-        known = [{"name": each.name, "resourceClaimName": made[each.name]} for each in missing if each.name in made]
+        claims_by_name = _made_for(group.metadata.uid, moment.listed[query])
+        actions, error = self._make(key, group, [each for each in missing if each.name not in claims_by_name], listers)
+        known = [
+            {"name": each.name, "resourceClaimName": claims_by_name[each.name]}
+            for each in missing
+            if each.name in claims_by_name
+        ]
         if known and not any(isinstance(action, Create) for action in actions):
             patch: Document = {"status": {"resourceClaimStatuses": known}}
             actions.insert(0, writes.patch("podgroups.scheduling.k8s.io", group, patch, "status", is_strategic=True))
@@ -231,7 +237,7 @@ class ClaimController:
         claim = listers.of(ResourceClaim).get(key)
         if claim is None:
             return NOTHING
-        if problem := self._consumers.unsupported(claim):
+        if problem := self._consumers.unsupported_text(claim):
             return Result(error=problem)
         queries = self._consumers.queries(claim, listers, moment)
         if queries:
@@ -244,7 +250,7 @@ class ClaimController:
         events = self._reports(claim, kept, moment)
         is_unused = not kept and status.allocation is not None
         if len(kept) < len(status.reserved_for) or (is_unused and (is_going or self._frees_unused(claim))):
-            patch: dict[str, Any] = {"reservedFor": _listed(kept)}
+            patch: dict[str, Any] = {"reservedFor": _consumer_documents(kept)}
             if is_unused:
                 patch |= {"allocation": None, "devices": None}
                 self._freed[meta.uid] = None
@@ -272,13 +278,13 @@ class ClaimController:
     ) -> list[RecordEvent]:
         """Count what becomes of the entries of workloads; return the events about those that must not be looked up."""
         events = []
-        for each, text in self._consumers.forbidden(claim, moment):
+        for consumer, text in self._consumers.forbidden(claim, moment):
             self.counts.releases["rc", "forbidden"] += 1
-            what = f'{each.resource}{"." * bool(each.api_group)}{each.api_group} "{each.name}"'
+            what = f'{consumer.resource}{"." * bool(consumer.api_group)}{consumer.api_group} "{consumer.name}"'
             events.append(event(claim, FORBIDDEN, f"cannot check whether {what} still exists: {text}", warns=True))
-        gone = [each for each in self._consumers.gone(claim, moment) if each in kept]
-        for each in claim.status.reserved_for:
-            if not each.is_pod and each not in kept:
+        gone = [each for each in self._consumers.missing_consumers(claim, moment) if each in kept]
+        for consumer in claim.status.reserved_for:
+            if not consumer.is_pod and consumer not in kept:
                 self.counts.releases["rc", "released"] += 1
         if gone and self._consumers.users(claim, [each for each in kept if each not in gone], moment):
             self.counts.releases["rc", "blocked"] += 1
@@ -299,7 +305,7 @@ class ClaimController:
         if not self._consumers.looks_up(claim):
             return None
         left_s = ORPHANED_AFTER_S - self._allocated_for_s(claim, moment)
-        is_gone = bool(self._consumers.gone(claim, moment))
+        is_gone = bool(self._consumers.missing_consumers(claim, moment))
         return earliest(self._switches.owner_check_s, left_s if is_gone and left_s > 0 else None)
 
     def _is_orphan(self, claim: ResourceClaim, listers: Listers, moment: Moment) -> bool:
@@ -317,7 +323,7 @@ class ClaimController:
             return []
         self._pods.note(change.old, change.new)
         if change.new is None:
-            self._consumers.deleted(pod.metadata.uid)
+            self._consumers.on_deleted(pod.metadata.uid)
         keys = [] if change.new is None else [kind_key(POD, *pod.metadata.key)]
         if change.new is None or is_done(pod) or (self._switches.takes_unbound and not pod.spec.node_name):
             keys += [kind_key(CLAIM, *key) for key in claim_keys(pod)]
@@ -404,7 +410,7 @@ def _workload_uids(claim: ResourceClaim | None) -> list[str]:
     return [] if claim is None else [each.uid for each in claim.status.reserved_for if not each.is_pod]
 
 
-def _listed(consumers: tuple[ResourceClaimConsumerReference, ...]) -> list[Document] | None:
+def _consumer_documents(consumers: tuple[ResourceClaimConsumerReference, ...]) -> list[Document] | None:
     return [msgspec.to_builtins(each) for each in consumers] or None
 
 
@@ -427,7 +433,7 @@ def _build(switches: Switches) -> Controller:
         memory.reconcile,
         USER,
         watches=tuple(watches),
-        failed=memory.failed,
+        failed=memory.on_failed,
         workers=WORKERS,
         gives_up=False,
         queue=QUEUE,

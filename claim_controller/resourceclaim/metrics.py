@@ -39,11 +39,11 @@ class ClaimCounts:
         if old is not None and (new is None or new.status.allocation is None):
             self.orphans.pop(old.metadata.uid, None)
 
-    def asked(self, document: Document) -> None:
+    def count_create(self, document: Document) -> None:
         """Count a claim that is being created."""
         self.creates["success", _truth(_asks_for_admin_access(document))] += 1
 
-    def refused(self, document: Document, *, is_sent: bool) -> None:
+    def count_refusal(self, document: Document, *, is_sent: bool) -> None:
         """Count a claim that was not created after all; `is_sent`: the request was sent to the API server."""
         access = _truth(_asks_for_admin_access(document))
         self.creates["success", access] -= 1

@@ -69,7 +69,7 @@ def _roots() -> dict[str, str]:
     """Return the schema's name of each served kind by the resource's name, `deployments.apps`."""
     from apiserver_fake.extensions.register import whole_catalogue
 
-    found = [each.resource for versions in whole_catalogue().served.values() for each in versions.values()]
+    found = [each.resource for versions in whole_catalogue().served_versions.values() for each in versions.values()]
     names = ((".".join(filter(None, (r.plural, r.group))), f"{r.group}/{r.version}/{r.kind}") for r in found)
     return {f"{name} {kind}": kind for name, kind in names}
 

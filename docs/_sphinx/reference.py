@@ -129,7 +129,7 @@ def kinds() -> str:
     from apiserver_fake.extensions.register import whole_catalogue
 
     served: dict[tuple[str, str], list[Resource]] = {}
-    for version in whole_catalogue().served.values():
+    for version in whole_catalogue().served_versions.values():
         for one in version.values():
             served.setdefault((one.resource.group, one.resource.plural), []).append(one.resource)
     head = "| Name | Short names | Group | Versions | Kind | Namespaced | Subresources | Feature gate |"

@@ -55,7 +55,7 @@ class DeviceAdmission:
     def takes(self, key: WorkerKey, outcome: Admitted | PreemptionNeeded | Rejection) -> bool:
         """Return whether plugins have to be asked before this outcome stands; if so, ask them.
 
-        `answered` then returns how the admission goes on.
+        `on_answer` then returns how the admission goes on.
         """
         asked, self._devices.asked = self._devices.asked, None
         if asked is not None:
@@ -64,12 +64,12 @@ class DeviceAdmission:
             self._ask(key, asked)
             return True
         self._devices.preferences.clear()
-        if not isinstance(outcome, Admitted) or not self._left(outcome.allocation.devices):
+        if not isinstance(outcome, Admitted) or not self._has_plugged(outcome.allocation.devices):
             return False
         self._go_on(key, outcome, [])
         return True
 
-    def _left(self, shares: Sequence[Share]) -> bool:
+    def _has_plugged(self, shares: Sequence[Share]) -> bool:
         return any(self._devices.is_plugged(share.resource) for share in shares)
 
     def _go_on(self, key: WorkerKey, admitted: Admitted, done: list[Share]) -> None:
@@ -98,7 +98,7 @@ class DeviceAdmission:
         if waiting.admitted is not None:
             self._managers.release(waiting.admitted.allocation)
 
-    def answered(self, number: int, answer: Answer) -> Answered | None:
+    def on_answer(self, number: int, answer: Answer) -> Answered | None:
         """Take a plugin's answer. None: there is more to ask, or the call was for another pod.
 
         A pod that may run has its devices ready. If the plugin refused, all resources of the pod are released.
@@ -119,7 +119,7 @@ class DeviceAdmission:
             return waiting.key, devices_unexpected(_why(answer))
         shares = waiting.admitted.allocation.devices
         done = [*waiting.done, msgspec.structs.replace(shares[len(waiting.done)], given=answer)]
-        if self._left(shares[len(done) :]):
+        if self._has_plugged(shares[len(done) :]):
             self._go_on(waiting.key, waiting.admitted, done)
             return None
         allocation = msgspec.structs.replace(waiting.admitted.allocation, devices=(*done, *shares[len(done) :]))

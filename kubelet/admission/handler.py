@@ -87,7 +87,7 @@ class AdmissionHandler:
         """Whether the pod is here and not decided yet."""
         return key in self.parked or key in self.unbinds.going
 
-    def rendered(self, key: WorkerKey) -> Document | None:
+    def pending_status(self, key: WorkerKey) -> Document | None:
         """Return the status that admission sets for a pod, or None."""
         return self._blocked.get(key) or self.unbinds.asking.get(key)
 
@@ -132,7 +132,7 @@ class AdmissionHandler:
             self.parked[key] = Parked(pod, "turn")
             return
         if (refused := self._pressure.refuses(pod) or forbidden_sysctl(pod, self._sysctls) or self.refused) is not None:
-            self._rejected(pod, key, refused, now)
+            self._on_rejected(pod, key, refused, now)
             return
         if not is_live and asks_for_labels(pod) and not is_static(pod):
             self._await_node(pod, key)
@@ -143,7 +143,7 @@ class AdmissionHandler:
             return
         match outcome:
             case Admitted() as admitted:
-                self._admitted(pod, key, admitted, now)
+                self._on_admitted(pod, key, admitted, now)
             case PreemptionNeeded(victims=victims, resource=resource):
                 self.parked[key] = Parked(pod, "capacity")
                 for victim in victims:
@@ -152,7 +152,7 @@ class AdmissionHandler:
                 # The taint may be gone since the Node was last seen.
                 self._await_node(pod, key)
             case Rejection() as rejection:
-                self._rejected(pod, key, rejection, now)
+                self._on_rejected(pod, key, rejection, now)
 
     def restrict(self, refused: Rejection | None, is_held: bool, now: float) -> None:
         """Admit no pod any more, or hold new ones back, because of the node."""
@@ -169,8 +169,8 @@ class AdmissionHandler:
             for key in [k for k, p in self.parked.items() if p.why == "health"]:
                 self._retry(key, now)
 
-    def _admitted(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
-        self.deferring.admitted(key)
+    def _on_admitted(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
+        self.deferring.on_admitted(key)
         self.forget(key)
         self._statuses.versions.permit(key)
         self._out.span_stage(key, "admitted")
@@ -223,12 +223,12 @@ class AdmissionHandler:
         if self.devices is not None and self.devices.takes(key, outcome):
             return
         if isinstance(outcome, Admitted):
-            self._admitted(parked.pod, key, outcome, now)
+            self._on_admitted(parked.pod, key, outcome, now)
 
     def devices_answered(self, number: int, answer: Answer, now: float) -> None:
         """Take a plugin's answer for the pod that waits for it, then decide about the pods that wait for their turn."""
         assert self.devices is not None
-        answered = self.devices.answered(number, answer)
+        answered = self.devices.on_answer(number, answer)
         if answered is None:
             return
         asked_for, decision = answered
@@ -240,16 +240,16 @@ class AdmissionHandler:
                     del self.parked[asked_for]
                     self.decide(parked.pod, asked_for, now, is_live=True)
                 case Admitted():
-                    self._admitted(parked.pod, asked_for, decision, now)
+                    self._on_admitted(parked.pod, asked_for, decision, now)
                 case Rejection() if parked.why != "hold":
-                    self._rejected(parked.pod, asked_for, decision, now)
+                    self._on_rejected(parked.pod, asked_for, decision, now)
         for key in [k for k, p in self.parked.items() if p.why == "turn"]:
             if self.devices.is_busy:
                 return
             if key in self.parked:
                 self.decide(self.parked.pop(key).pod, key, now)
 
-    def _rejected(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
+    def _on_rejected(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         self.parked.pop(key, None)
         is_again = key in self.deferring.waiting
         self._out.log("kubelet.reject", pod, key, {"reason": rejection.reason, "message": rejection.message})
@@ -268,7 +268,7 @@ class AdmissionHandler:
             self._out.end_span(key, rejection.reason)
             self._statuses.recreate(key, pod)
             return
-        self._fail(pod, key, self.deferring.explained(rejection) if is_again else rejection, now)
+        self._fail(pod, key, self.deferring.final_rejection(rejection) if is_again else rejection, now)
 
     def unbind(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float, *, torn_s: float = 0.0) -> None:
         """Unbind a pod that has left nothing on the node. `torn_s`: how long its teardown took, in seconds."""
@@ -311,16 +311,16 @@ class AdmissionHandler:
         """Take a newer view of a pod that is not being deleted."""
         if key in self.parked:
             self.parked[key].pod = pod
-        elif pod.is_terminal and self.unbinds.gone(key, pod, ""):
+        elif pod.is_terminal and self.unbinds.forget_pod(key, pod, ""):
             # Another client ended it: there is nothing left to unbind.
             self._statuses.versions.permit(key)
             self._out.end_span(key, "terminal")
         else:
             self._stays(key, self.unbinds.pod_updated(key, pod, now), now)
 
-    def deleted(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+    def on_deleted(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
         """Report an undecided pod that is being deleted as Failed: nothing of it ran, so it is gone after that."""
-        self.unbinds.gone(key, pod, "")
+        self.unbinds.forget_pod(key, pod, "")
         self.forget(key)
         self._statuses.versions.permit(key)
         self._out.end_span(key, "deleted")
@@ -328,7 +328,7 @@ class AdmissionHandler:
 
     def unbind_answered(self, key: WorkerKey, answer: UnbindAnswer, now: float) -> None:
         """Take the answer to an unbind."""
-        self._stays(key, self.unbinds.answered(key, answer, now), now)
+        self._stays(key, self.unbinds.on_answer(key, answer, now), now)
         if key in self._tearing:
             # What is being torn down has no status to write, whatever was answered.
             self._statuses.versions.suppress(key)

@@ -17,7 +17,7 @@ from services.api.kinds.node import Taint
 from services.api.node_selection import may_go_to
 from services.api.podresources import Amounts, pod_requests, qos_class
 from services.api.quantity import amount
-from services.api.taints import NO_EXECUTE, untolerated
+from services.api.taints import NO_EXECUTE, untolerated_taint
 
 _QOS_RANK = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 _FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
@@ -107,7 +107,7 @@ class Ledger:
         else:
             self.reserved.pop(key, None)
 
-    def taken(self, name: str) -> int:
+    def taken_amount(self, name: str) -> int:
         """Return how much of a resource is allocated or reserved."""
         reserved = sum(each.get(name, 0) for each in self.reserved.values()) if self.reserved else 0
         return self.used.get(name, 0) + reserved
@@ -118,7 +118,7 @@ class Ledger:
 
     def shortages(self, requests: Amounts) -> list[str]:
         """Return the resources that do not suffice for the requests, in the order in which they are reported."""
-        used = {name: self.taken(name) for name in requests} if self.reserved else self.used
+        used = {name: self.taken_amount(name) for name in requests} if self.reserved else self.used
         order = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
         return [
             name
@@ -219,7 +219,7 @@ def out_of(name: str, requests: Amounts, ledger: Ledger) -> Rejection:
     return Rejection(
         f"OutOf{name}",
         f"Node didn't have enough resource: {name}, requested: {requests[name]}, "
-        f"used: {ledger.taken(name)}, capacity: {ledger.allocatable.get(name, 0)}",
+        f"used: {ledger.taken_amount(name)}, capacity: {ledger.allocatable.get(name, 0)}",
     )
 
 
@@ -231,7 +231,7 @@ def _first_mismatch(pod: KubeletPod, ledger: Ledger, node: NodeFacts) -> Rejecti
         return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     if not may_go_to(pod.spec, node.name, node.labels):
         return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
-    if not is_static(pod) and untolerated(node.taints, pod.spec.tolerations, (NO_EXECUTE,)) is not None:
+    if not is_static(pod) and untolerated_taint(node.taints, pod.spec.tolerations, (NO_EXECUTE,)) is not None:
         return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
     return None
 
@@ -250,7 +250,7 @@ def _victims(
     pod: KubeletPod, requests: Amounts, ledger: Ledger, evicting: frozenset[WorkerKey]
 ) -> tuple[WorkerKey, ...] | None:
     """Return the fewest lower pods whose leaving is enough, lowest QoS and priority first; None when none do."""
-    used = Counter({name: ledger.taken(name) for name in ledger.used})
+    used = Counter({name: ledger.taken_amount(name) for name in ledger.used})
 
     def lacking() -> bool:
         return any(used[n] + v > ledger.allocatable.get(n, 0) for n, v in requests.items())

@@ -50,7 +50,7 @@ from kubelet.effects import (
 )
 from kubelet.kubelet import Kubelet
 from kubelet.managers.device_calls import CallPlugin, DevicesChanged
-from kubelet.node.definition import NodeDefinition, resized
+from kubelet.node.definition import NodeDefinition, resize_node
 from kubelet.node.health import parse_node_faults
 from kubelet.node.status import STATUS_PERIOD_S, annotation_change, node_document
 from kubelet.pod.context import NodeRuntime
@@ -58,7 +58,7 @@ from kubelet.pod.logs import Run, run_of
 from kubelet.pod.pod import Pod
 from kubelet.pod.status import waiting_reason
 from kubelet.references.references import containers_of
-from kubelet.runtime.behavior import literal_environment, spoken
+from kubelet.runtime.behavior import command_output, literal_environment
 from kubelet.runtime.boots import Boot, boot_id_of
 from kubelet.runtime.images import NodeImages
 from kubelet.runtime.pleg import Pleg
@@ -85,7 +85,7 @@ class Agent(NodeShell):
 
     def __init__(self, host: Host, definition: NodeDefinition, index: int) -> None:
         self._defined = definition
-        definition = host.files.sized(definition)
+        definition = host.files.with_capacity(definition)
         super().__init__(host, definition)
         config = host.config
         number = (config.first + index) if config.nodes else _crc(definition.name)
@@ -228,7 +228,7 @@ class Agent(NodeShell):
             if change:
                 stored = await self.client.patch("nodes", Key("", self.name), {"metadata": change})
         for condition in (stored.get("status") or {}).get("conditions") or ():
-            self.report.seen(condition["type"], condition["status"], condition.get("lastTransitionTime") or "")
+            self.report.observe(condition["type"], condition["status"], condition.get("lastTransitionTime") or "")
         self.node_uid = stored["metadata"].get("uid", "")
         self.heartbeats.begin(host.clock.now(), is_new=is_new)  # whether or not a status can be written (kubelet 2.2)
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": False})
@@ -252,7 +252,7 @@ class Agent(NodeShell):
         self.drain()
         if self.stages is not None:
             self.stages.seen_node(stored)
-            self.stages.registered()
+            self.stages.on_registered()
 
     def files_changed(self, files: Mapping[str, bytes]) -> None:
         """Take the manifests of static pods as they are now."""
@@ -295,7 +295,7 @@ class Agent(NodeShell):
     def capacity_changed(self, text: str) -> None:
         """Replace the machine's capacity; running pods stay, and no pod is admitted until it fits."""
         try:
-            definition = resized(self._defined, text)
+            definition = resize_node(self._defined, text)
         except ValueError as error:
             log.warning("node.capacity_unreadable", node=self.name, reason=str(error))
             return
@@ -386,7 +386,7 @@ class Agent(NodeShell):
 
     def _node_changed(self, change: Change[Node]) -> None:
         if change.new is not None:
-            self.report.cordoned(change.new.spec.unschedulable)
+            self.report.set_cordoned(change.new.spec.unschedulable)
             self._record_news()
             self._see_resources(change.new)
 
@@ -409,7 +409,7 @@ class Agent(NodeShell):
         if self.kubelet.volumes is not None:
             self.kubelet.volumes.node_written(node, self.now())
         self.node_uid = node.metadata.uid or self.node_uid
-        self.kubelet.static_pods.registered(self.node_uid)
+        self.kubelet.static_pods.on_registered(self.node_uid)
 
     async def _read_node(self, read: ReadNode) -> None:
         """Read the own Node. Raises: StartError when another kubelet opened a session of it."""
@@ -508,9 +508,9 @@ class Agent(NodeShell):
         def task(make: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
             return lambda effect: self.spawn(make(effect))
 
-        found: dict[type, Callable[[Any], None]] = {
+        performers: dict[type, Callable[[Any], None]] = {
             SetTimer: lambda e: host.set_timer(e.at_s, self, e.what, e.key),
-            Save: lambda e: host.journal.put(e.lines, partial(self._saved, e.key, e.seq)),
+            Save: lambda e: host.journal.put(e.lines, partial(self._on_saved, e.key, e.seq)),
             Log: self._log,
             RecordEvent: self._record,
             StartSpan: lambda e: traces.begin(e.key, e.pod, e.traceparent),
@@ -534,12 +534,12 @@ class Agent(NodeShell):
             PowerOff: lambda e: host.power.cut(self),
         }
         if self.stages is not None:
-            found[PlayStage] = task(self.stages.play)
+            performers[PlayStage] = task(self.stages.play)
         if self.devices is not None:
-            found[CallPlugin] = task(self.devices.call)
+            performers[CallPlugin] = task(self.devices.call)
         if self.drivers is not None:
-            found[CallDriver] = task(self.drivers.call)
-        return found
+            performers[CallDriver] = task(self.drivers.call)
+        return performers
 
     def _report_node(self, effect: ReportNode) -> None:
         for field in effect.__struct_fields__:
@@ -568,15 +568,15 @@ class Agent(NodeShell):
             data=line.data,
         )
 
-    def _saved(self, key: WorkerKey, seq: int) -> None:
+    def _on_saved(self, key: WorkerKey, seq: int) -> None:
         now = self.now()
         self.host.notice(now)
         if self.is_off:
             return
         if self.is_paused:
-            self._postponed.append(partial(self.kubelet.table.saved, key, seq))
+            self._postponed.append(partial(self.kubelet.table.on_saved, key, seq))
             return
-        self.kubelet.table.saved(key, seq, now)
+        self.kubelet.table.on_saved(key, seq, now)
         self.host.touch(self)
 
     def _record(self, event: RecordEvent) -> None:
@@ -607,13 +607,13 @@ class Agent(NodeShell):
         The pod may run in containers or be driven by stages.
         """
         pods = (each.pod for each in self.machines() if each.pod.metadata.key == key)
-        pod = next(pods, None) or self.staged(key)
+        pod = next(pods, None) or self.staged_pod(key)
         if pod is None:
             return False
         spec = pod.spec
         return any(c.name == name for c in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers))
 
-    def staged(self, key: Key) -> KubeletPod | None:
+    def staged_pod(self, key: Key) -> KubeletPod | None:
         """Return the pod of that name if stages drive it, and None otherwise."""
         stages = self.kubelet.staged_pods.manager
         found = (each.pod for each in stages.pods.values()) if stages is not None else iter(())
@@ -641,12 +641,12 @@ class Agent(NodeShell):
         pod = next((each for each in pods if each.pod.metadata.key == Key(namespace, name)), None)
         if pod is None:
             return None
-        found = next((c for c in pod.containers if c.name == container), None)
-        if found is None:
+        target = next((c for c in pod.containers if c.name == container), None)
+        if target is None:
             return f'container "{container}" in pod "{name}" is not available'
-        reason = waiting_reason(pod, found)
-        speaks = partial(spoken, pod.pod, container, self._environment(pod, container))
-        return run_of(name, found, reason, self.now(), self.host.times.offset_s, previous=previous, speaks=speaks)
+        reason = waiting_reason(pod, target)
+        speaks = partial(command_output, pod.pod, container, self._environment(pod, container))
+        return run_of(name, target, reason, self.now(), self.host.times.offset_s, previous=previous, speaks=speaks)
 
 
 def _document(pod: Pod) -> Document:

@@ -67,7 +67,7 @@ class DeviceSockets:
 
     async def _register(self, request: bytes) -> bytes:
         asked = wire.decode_registration(request)
-        why = self._plugins.refused(asked)
+        why = self._plugins.refusal(asked)
         if not why:
             why = await self._take_on(asked)
         data = {"resource": asked.resource, "endpoint": asked.endpoint, "version": asked.version}
@@ -91,7 +91,7 @@ class DeviceSockets:
         except RpcError as error:
             await connection.close()
             return f"failed to get device plugin options: {error}"
-        number = self._plugins.connected(asked.resource, options, self._node.now())
+        number = self._plugins.on_connected(asked.resource, options, self._node.now())
         self._connections[number] = connection
         self._node.drain()
         self._node.spawn(self._listen(asked.resource, number, connection))
@@ -103,7 +103,7 @@ class DeviceSockets:
             async for message in connection.stream(wire.LIST_AND_WATCH, wire.EMPTY):
                 devices = wire.decode_devices(message)
                 now = self._node.now()
-                changed = self._plugins.listed(resource, number, devices, now)
+                changed = self._plugins.update_devices(resource, number, devices, now)
                 if changed is None:
                     break
                 healthy = sum(device.is_healthy for device in devices)
@@ -116,7 +116,7 @@ class DeviceSockets:
         finally:
             del self._connections[number]
         now = self._node.now()
-        lost = self._plugins.gone(resource, number, now)
+        lost = self._plugins.on_disconnected(resource, number, now)
         if lost is not None:
             self._log("kubelet.devices_lost", resource, {"why": why})
             log.warning("devices.plugin_gone", node=self._node.name, resource=resource, error=why)
@@ -136,7 +136,7 @@ class DeviceSockets:
         else:
             answer = await _answer(connection, wanted.call)
         now = self._node.now()
-        if not self._plugins.answered(wanted.number, answer, now):
+        if not self._plugins.on_answer(wanted.number, answer, now):
             self._admission.devices_answered(wanted.number, answer, now)
         self._node.drain()
 

@@ -52,15 +52,15 @@ class SocketRecord:
 
     def document(self, node: str) -> dict[str, Any]:
         """Return the record as the kubelet's process shows it."""
-        found = self.instance
+        instance = self.instance
         return {
             "node": node,
-            "driver": found.driver if found is not None else "",
+            "driver": instance.driver if instance is not None else "",
             "socket": self.path,
-            "endpoint": found.endpoint if found is not None else "",
-            "service": found.service if found is not None else "",
-            "registered": found is not None,
-            "connected": found is not None and found.is_connected,
+            "endpoint": instance.endpoint if instance is not None else "",
+            "service": instance.service if instance is not None else "",
+            "registered": instance is not None,
+            "connected": instance is not None and instance.is_connected,
             "error": self.error,
         }
 
@@ -84,15 +84,15 @@ class DriverSockets:
         following: dict[tuple[str, str], asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
-                found = self._found(sockets.listing(self._folder))
-                for entry in [entry for entry in following if entry not in found]:
+                entries = self._sync_records(sockets.listing(self._folder))
+                for entry in [entry for entry in following if entry not in entries]:
                     following.pop(entry).cancel()
-                for entry in found:
+                for entry in entries:
                     if entry not in following:
                         following[entry] = group.create_task(self._follow(entry[0]))
                 await asyncio.sleep(POLL_S)
 
-    def _found(self, listing: dict[str, str]) -> list[tuple[str, str]]:
+    def _sync_records(self, listing: dict[str, str]) -> list[tuple[str, str]]:
         for path in [path for path in self._records if path not in listing]:
             del self._records[path]
         for path, mark in listing.items():
@@ -194,12 +194,12 @@ class DriverSockets:
                 await connection.connect(DIAL_TIMEOUT_S)
             except RpcError:
                 continue
-            self._connected(instance, is_connected=True)
-            await connection.broken()
-            self._connected(instance, is_connected=False)
+            self._set_connected(instance, is_connected=True)
+            await connection.wait_until_broken()
+            self._set_connected(instance, is_connected=False)
 
-    def _connected(self, instance: Instance, *, is_connected: bool) -> None:
-        self._claims.drivers.connected(instance, self._node.now(), is_connected=is_connected)
+    def _set_connected(self, instance: Instance, *, is_connected: bool) -> None:
+        self._claims.drivers.set_connected(instance, self._node.now(), is_connected=is_connected)
         self._log("kubelet.driver_connected" if is_connected else "kubelet.driver_away", {"driver": instance.driver})
         self._node.drain()
 
@@ -221,7 +221,7 @@ class DriverSockets:
             trace_id=caller.trace_id if caller is not None and caller.is_sampled else "",
             data=_outcome(wanted, answer),
         )
-        self._claims.answered(wanted.key, method, answer, self._node.now())
+        self._claims.on_answer(wanted.key, method, answer, self._node.now())
         if not any(wanted.key in cached.pods for cached in self._claims.cached.values()):
             self._syncs.pop(wanted.key, None)
         self._node.drain()
@@ -257,14 +257,14 @@ class DriverSockets:
         while True:
             try:
                 async for message in connection.stream(wire.WATCH_HEALTH, wire.EMPTY):
-                    health.reported(instance.driver, wire.decode_health(message), self._node.now())
+                    health.on_report(instance.driver, wire.decode_health(message), self._node.now())
                     self._node.drain()
             except RpcError as error:
                 if error.code == "Unimplemented":
                     return
                 log.info("drivers.health_ended", node=self._node.name, driver=instance.driver, reason=str(error))
             finally:
-                health.cleared(instance.driver, self._node.now())
+                health.clear(instance.driver, self._node.now())
                 self._node.drain()
             await asyncio.sleep(HEALTH_RETRY_S)
 

@@ -129,9 +129,9 @@ class Heartbeats:
         except (ApiError, UnknownOutcome) as error:
             log.warning("node.read_failed", node=node.name, reason=str(error))
         else:
-            said = {condition.type: condition.status for condition in stored.status.conditions}
+            statuses = {condition.type: condition.status for condition in stored.status.conditions}
             ours = node.report.status(self._host.clock.wall())["conditions"]
-            if any(said.get(condition["type"]) != condition["status"] for condition in ours):
+            if any(statuses.get(condition["type"]) != condition["status"] for condition in ours):
                 self.report_soon()
         finally:
             self._is_looking = False

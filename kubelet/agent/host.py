@@ -8,7 +8,7 @@ import structlog
 
 from kubelet.agent.journal import Journal
 from kubelet.agent.manager_state import FILE as MANAGER_STATE
-from kubelet.agent.manager_state import is_readable, restored
+from kubelet.agent.manager_state import is_readable, restore_state
 from kubelet.agent.node_files import NodeFiles
 from kubelet.agent.power import Power, Tenant
 from kubelet.config import KubeletConfig
@@ -191,7 +191,7 @@ class Host:
         if not is_readable(old):
             log.warning("record.torn", file=MANAGER_STATE, reason="it cannot be read and is left out")
         try:
-            state = restored(old, self._definitions, held, lost=self.journal.silent)
+            state = restore_state(old, self._definitions, held, lost=self.journal.silent)
         except ValueError as error:
             raise StartError(str(error), EXIT_CONFIG) from None
         return {} if state == (old or b"") else {MANAGER_STATE: state}

@@ -20,7 +20,7 @@ from kubelet.runtime.records import (
     checkpoint_of,
     encode_checkpoint,
     encode_record,
-    joined,
+    join_records,
     newest,
 )
 from kubelet.view import WorkerKey
@@ -72,7 +72,7 @@ class Journal:
         self._runtime.live = {where: encode_record(record) for where, record in runtime.found.items()}
         self._checkpoint.live = {where: encode_checkpoint(each) for where, each in checkpoint.found.items()}
         self._decided = dict(self._checkpoint.live)
-        known, silent = joined(runtime.found, checkpoint.found)
+        known, silent = join_records(runtime.found, checkpoint.found)
         for where in silent:
             self.silent[where[0]] = self.silent.get(where[0], 0) + 1
             line = self._decided[where] = encode_checkpoint(checkpoint_of(known[where]))
@@ -102,7 +102,7 @@ class Journal:
         record = (line for where, line in self._runtime.live.items() if where[0] == node)
         decided = (line for where, line in self._checkpoint.live.items() if where[0] == node)
         runtime, checkpoint = newest(PodRecord, record, self._nodes), newest(Checkpoint, decided, self._nodes)
-        return joined(runtime.found, checkpoint.found)[0]
+        return join_records(runtime.found, checkpoint.found)[0]
 
     def put(self, lines: Lines, saved: Callable[[], None] | None = None) -> None:
         """Append a pod's lines soon; call `saved` once they are durable."""
@@ -119,7 +119,7 @@ class Journal:
         self._waiting.append((lines, saved))
         self._wake.set()
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Return when everything put before is durable."""
         done = asyncio.Event()
         nowhere = "", WorkerKey("", 0)
@@ -129,14 +129,14 @@ class Journal:
     async def replace(self, records: Mapping[Where, PodRecord]) -> None:
         """Replace the runtime's record by these records; return when that is durable."""
         self._runtime.live = {where: encode_record(record) for where, record in records.items()}
-        await self._insisted(self._runtime.fold)
+        await self._retry(self._runtime.fold)
 
     async def keep(self, files: Mapping[str, bytes]) -> None:
         """Write small files beside the records, in order; return when they are durable."""
         for name, data in files.items():
-            await self._insisted(partial(self._disk.write, name, data))
+            await self._retry(partial(self._disk.write, name, data))
 
-    async def _insisted(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
                 await work()
@@ -167,9 +167,9 @@ class Journal:
                     for file in parts:
                         file.distrust()
             self._set_error(False)
-            said = [lines for lines, _ in batch]
-            self._checkpoint.added(parts[self._checkpoint], ((s.where, s.checkpoint, s.is_gone) for s in said))
-            self._runtime.added(parts[self._runtime], ((s.where, s.runtime, s.is_gone) for s in said))
+            entries = [lines for lines, _ in batch]
+            self._checkpoint.on_appended(parts[self._checkpoint], ((s.where, s.checkpoint, s.is_gone) for s in entries))
+            self._runtime.on_appended(parts[self._runtime], ((s.where, s.runtime, s.is_gone) for s in entries))
             for _, saved in batch:
                 if saved is not None:
                     saved()

@@ -46,7 +46,7 @@ def is_readable(data: bytes | None) -> bool:
     return True
 
 
-def restored(
+def restore_state(
     data: bytes | None,
     nodes: Sequence[NodeDefinition],
     held: Mapping[str, Sequence[Allocation]],
@@ -84,13 +84,13 @@ def _state(node: NodeDefinition) -> _State:
     return _State(
         "static" if node.has_static_cpus else "none",
         node.memory_policy,
-        format_cpus(_cpus(node).shared) if node.has_static_cpus else "",
+        format_cpus(_cpus(node).shared_cpus) if node.has_static_cpus else "",
         node.memory_by_numa().allocatable if has_memory else (),
     )
 
 
 def _cpus(node: NodeDefinition) -> CpuManager:
-    return CpuManager(node.machine(), options=node.cpu_choices, reserved=node.reserved)
+    return CpuManager(node.machine(), options=node.cpu_choices, reserved=node.effective_reserved_cpus)
 
 
 def _check(node: NodeDefinition, old: _State, new: _State, allocations: Sequence[Allocation]) -> None:
@@ -103,11 +103,11 @@ def _check(node: NodeDefinition, old: _State, new: _State, allocations: Sequence
         text = _differ(new.memory_policy, old.memory_policy)
         _refuse("memory", f"could not restore state from checkpoint: [memorymanager] {text}")
     if old.memory != new.memory:
-        text = f"[memorymanager] the expected machine state {_shown(new.memory)} is different from the real one"
-        _refuse("memory", f"{text} {_shown(old.memory)}")
+        text = f"[memorymanager] the expected machine state {_memory_text(new.memory)} is different from the real one"
+        _refuse("memory", f"{text} {_memory_text(old.memory)}")
 
 
-def _shown(memory: Sequence[Amounts]) -> str:
+def _memory_text(memory: Sequence[Amounts]) -> str:
     """Return amounts by NUMA node as Go prints maps: `map[0:map[memory:1024] 1:map[memory:1024]]`."""
     kinds = (" ".join(f"{kind}:{amounts[kind]}" for kind in sorted(amounts)) for amounts in memory)
     return f"map[{' '.join(f'{numa}:map[{shown}]' for numa, shown in enumerate(kinds))}]"

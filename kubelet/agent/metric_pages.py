@@ -51,7 +51,7 @@ class MetricPages:
         self._nodes: dict[str, Document] = {}
         self._failures: set[str] = set()
 
-    def changed(self) -> None:
+    def on_changed(self) -> None:
         """Apply the host's present documents."""
         self._metrics = self._host.kwok["Metric"].all
         self._usage.usages = Usages(self._host.kwok["ResourceUsage"], self._host.config.stages_seed)
@@ -70,21 +70,21 @@ class MetricPages:
     def discovery(self, host: str, nodes: Iterable[str], scheme: str) -> list[dict[str, Any]]:
         """Return the host's targets in the format of Prometheus' HTTP discovery. `host`: its address and port."""
         names = list(nodes)
-        found = []
+        targets = []
         for rule in self._metrics:
             paths = [rule.spec.path.replace(NODE_NAME, name) for name in names]
             for path in paths if NODE_NAME in rule.spec.path else [rule.spec.path]:
                 labels = {"metrics_name": rule.key.name, "__scheme__": scheme, "__metrics_path__": path}
-                found.append({"targets": [host], "labels": labels})
-        return found
+                targets.append({"targets": [host], "labels": labels})
+        return targets
 
     def pod_changed(self, node: str, change: Change[Any], document: Document | None) -> None:
         """Take a change of a pod: note which containers were started, and what is gone."""
         if change.new is None or document is None:
             if change.old is not None:
-                self._usage.gone(change.old.metadata.uid)
+                self._usage.on_deleted(change.old.metadata.uid)
             return
-        self._usage.seen(node, document)
+        self._usage.observe(node, document)
 
     def _answering(self, rule: Rule) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
         async def answer(request: HttpRequest) -> HttpResponse:

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from kubelet.agent.power import Power, Tenant
-from kubelet.node.definition import NodeDefinition, resized
+from kubelet.node.definition import NodeDefinition, resize_node
 from kubelet.static_pods.manifests import SUFFIXES
 from services.api.seams import Disk
 
@@ -58,10 +58,10 @@ class NodeFiles:
         for reported in self._texts.values():
             reported.pop(node, None)
 
-    def sized(self, definition: NodeDefinition) -> NodeDefinition:
+    def with_capacity(self, definition: NodeDefinition) -> NodeDefinition:
         """Return a node's definition with the present capacity of its machine."""
         try:
-            return resized(definition, self._text(path_of(definition.name, CAPACITY)))
+            return resize_node(definition, self._text(path_of(definition.name, CAPACITY)))
         except ValueError as error:
             log.warning("node.capacity_unreadable", node=definition.name, reason=str(error))
             return definition
@@ -80,7 +80,7 @@ class NodeFiles:
                 if folder == STATIC_PODS and _is_manifest(file) and (data := self._disk.read(name)) is not None:
                     own.setdefault(node, {})[file] = data
                 elif rest == POWER:
-                    power.said(node, self._text(name))
+                    power.set_power(node, self._text(name))
                 elif rest in texts:
                     texts[rest][node] = self._text(name)
         if not (common or own or self._defined or self._known or any((*texts.values(), *self._texts.values()))):

@@ -202,21 +202,21 @@ class PodCalls:
         self._mirror_answered(meta.key, code)
 
     def _mirror_answered(self, name: Key, code: int) -> None:
-        self._static_pods.answered(name, code, self._node.now())
+        self._static_pods.on_answer(name, code, self._node.now())
         self._node.drain()
 
     async def read_claims(self, wanted: ReadClaims) -> None:
         """Read the claims live, and hand them, or the error, to the machine."""
-        found: list[ResourceClaim] = []
+        claims: list[ResourceClaim] = []
         problem = ""
         for name in wanted.names:
             key = Key(wanted.pod.metadata.namespace, name)
             try:
-                found.append(_CLAIM.decode(await self._node.client.get_raw(CLAIMS, key)))
+                claims.append(_CLAIM.decode(await self._node.client.get_raw(CLAIMS, key)))
             except (ApiError, UnknownOutcome, *UNREADABLE) as error:
                 problem = f"fetch ResourceClaim {name}: {error}"
                 break
-        self._claims.claims_read(wanted.key, wanted.pod, problem or found, self._node.now())
+        self._claims.claims_read(wanted.key, wanted.pod, problem or claims, self._node.now())
         self._node.drain()
 
     async def read_volumes(self, wanted: ReadVolumes) -> None:
@@ -224,18 +224,18 @@ class PodCalls:
 
         The machine gets the names of the attached volumes, or the error.
         """
-        found: dict[Key, str] = {}
+        volume_names: dict[Key, str] = {}
         problem = ""
         for claim in claims_of(wanted.pod):
             try:
                 volume = await volume_of(self._node.client, claim)
                 if volume.spec.csi is not None and await self._is_attached(volume.spec.csi.driver):
-                    found[claim] = volume.unique_name
+                    volume_names[claim] = volume.unique_name
             except (ApiError, UnknownOutcome, *UNREADABLE, ValueError) as error:
                 problem = f"error processing PVC {claim}: {error}"
                 break
         assert self._volumes is not None
-        self._volumes.volumes_read(wanted.key, problem or found, self._node.now())
+        self._volumes.volumes_read(wanted.key, problem or volume_names, self._node.now())
         self._node.drain()
 
     async def _is_attached(self, driver: str) -> bool:
@@ -254,7 +254,7 @@ class PodCalls:
             self._volumes.node_read(node, self._node.now())
         except (ApiError, UnknownOutcome, *UNREADABLE) as error:
             log.warning("node.read_failed", node=self._node.name, reason=str(error))
-        self._volumes.looked(wanted.key, self._node.now())
+        self._volumes.look_again(wanted.key, self._node.now())
         self._node.drain()
 
     async def wipe_slices(self, wanted: WipeSlices | None = None) -> None:

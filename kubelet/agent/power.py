@@ -127,7 +127,7 @@ class Power:
         held[task] = None
         task.add_done_callback(lambda done: held.pop(done, None))
 
-    def said(self, name: str, text: str) -> None:
+    def set_power(self, name: str, text: str) -> None:
         """Apply the text of a node's power file, if it changed."""
         if text == self._said.get(name, ""):
             return
@@ -168,6 +168,6 @@ class Power:
         """Live; after a boot once it is on disk that what ran before does not run any more."""
         boot_id = self._coming.pop(node.name, "")
         if boot_id:
-            await self._journal.flushed()
+            await self._journal.flush()
             await self._journal.keep({BOOTED_FILE.format(node.name): boot_id.encode()})
         await node.live()

@@ -50,13 +50,13 @@ class ReferenceReads:
 
     async def references(self, wanted: ReadReferences) -> None:
         """Read the objects one after the other, and hand each, or the error, to the machine."""
-        found: dict[Reference, Content | str] = {}
-        for each in wanted.wanted:
+        contents: dict[Reference, Content | str] = {}
+        for reference in wanted.wanted:
             try:
-                found[each] = await self._read(each, wanted)
+                contents[reference] = await self._read(reference, wanted)
             except (ApiError, UnknownOutcome, *UNREADABLE) as error:
-                found[each] = str(error)
-        self._manager.references_read(wanted, found, self._node.now())
+                contents[reference] = str(error)
+        self._manager.references_read(wanted, contents, self._node.now())
         self._node.drain()
 
     async def _read(self, reference: Reference, wanted: ReadReferences) -> Content:
@@ -64,15 +64,15 @@ class ReferenceReads:
         pod = wanted.pod
         match reference.resource:
             case resource if resource in (CONFIG_MAPS, SECRETS):
-                return await self._keyed(reference, pod, has_values=bool(wanted.container))
+                return await self._read_keyed(reference, pod, has_values=bool(wanted.container))
             case resource if resource == TOKENS:
                 return await self._token(reference, pod)
             case resource if resource == CLAIMS:
                 return await self._claim(reference, pod)
             case _:
-                return await self._named(reference)
+                return await self._read_named(reference)
 
-    async def _keyed(self, reference: Reference, pod: KubeletPod, *, has_values: bool) -> Content:
+    async def _read_keyed(self, reference: Reference, pod: KubeletPod, *, has_values: bool) -> Content:
         key = Key(pod.metadata.namespace, reference.name)
         request = msgspec.structs.replace(request_of("get", reference.resource, key), deadline_s=CALL_DEADLINE_S)
         try:
@@ -116,7 +116,7 @@ class ReferenceReads:
             return Content(problem=str(error))
         return NOTHING
 
-    async def _named(self, reference: Reference) -> Content:
+    async def _read_named(self, reference: Reference) -> Content:
         """Look for a CSI driver, or for a runtime class."""
         try:
             await self._node.client.get_raw(reference.resource, Key("", reference.name))

@@ -32,30 +32,30 @@ def resource_metrics(pods: Iterable[Pod], now_s: float, wall_offset_s: float) ->
 
     `wall_offset_s`: seconds to add to the node's clock to get seconds since the epoch.
     """
-    found: dict[str, list[tuple[str, float]]] = {name: [] for name in _HELP}
+    samples_by_name: dict[str, list[tuple[str, float]]] = {name: [] for name in _HELP}
     node_cpu = node_memory = 0.0
     for pod in pods:
         metadata = pod.pod.metadata
         where = f'namespace="{metadata.namespace}",pod="{metadata.name}"'
         pod_cpu = pod_memory = 0.0
         is_running = False
-        for name, started_s, cpu, memory in _used(pod, now_s):
+        for name, started_s, cpu, memory in _container_usage(pod, now_s):
             labels = f'{{container="{name}",{where}}}'
-            found["container_cpu_usage_seconds_total"].append((labels, cpu))
-            found["container_memory_working_set_bytes"].append((labels, memory))
-            found["container_start_time_seconds"].append((labels, started_s + wall_offset_s))
+            samples_by_name["container_cpu_usage_seconds_total"].append((labels, cpu))
+            samples_by_name["container_memory_working_set_bytes"].append((labels, memory))
+            samples_by_name["container_start_time_seconds"].append((labels, started_s + wall_offset_s))
             pod_cpu, pod_memory, is_running = pod_cpu + cpu, pod_memory + memory, True
         if is_running:
-            found["pod_cpu_usage_seconds_total"].append((f"{{{where}}}", pod_cpu))
-            found["pod_memory_working_set_bytes"].append((f"{{{where}}}", pod_memory))
+            samples_by_name["pod_cpu_usage_seconds_total"].append((f"{{{where}}}", pod_cpu))
+            samples_by_name["pod_memory_working_set_bytes"].append((f"{{{where}}}", pod_memory))
             node_cpu, node_memory = node_cpu + pod_cpu, node_memory + pod_memory
-    found["node_cpu_usage_seconds_total"].append(("", node_cpu))
-    found["node_memory_working_set_bytes"].append(("", node_memory))
-    found["scrape_error"].append(("", 0))
-    return "".join(_family(name, samples) for name, samples in found.items()).encode()
+    samples_by_name["node_cpu_usage_seconds_total"].append(("", node_cpu))
+    samples_by_name["node_memory_working_set_bytes"].append(("", node_memory))
+    samples_by_name["scrape_error"].append(("", 0))
+    return "".join(_family(name, samples) for name, samples in samples_by_name.items()).encode()
 
 
-def _used(pod: Pod, now_s: float) -> Iterator[tuple[str, float, float, float]]:
+def _container_usage(pod: Pod, now_s: float) -> Iterator[tuple[str, float, float, float]]:
     """Yield name, start, cpu seconds and bytes of each container that runs."""
     for container in pod.containers:
         if container.is_running:

@@ -84,7 +84,7 @@ class SliceStages:
             self._arm(name, life.replace(stages, self._clock.now(), self._clock.wall()))
         self.begin()
 
-    def seen(self, stored: Document) -> None:
+    def observe(self, stored: Document) -> None:
         """Take the newest state of a slice of the node."""
         if not self._stages:
             return
@@ -93,7 +93,7 @@ class SliceStages:
         if name not in self._lives or self._lives[name][0] != uid:
             draws = Draws(self._seed, f"ResourceSlice//{name}")
             self._lives[name] = uid, Life(self._stages, draws)
-        self._arm(name, self._lives[name][1].seen(stored, self._clock.now(), self._clock.wall()))
+        self._arm(name, self._lives[name][1].observe(stored, self._clock.now(), self._clock.wall()))
 
     def fire(self, what: str, now: float) -> None:
         """Handle a timer of the slices."""
@@ -109,14 +109,14 @@ class SliceStages:
 
     async def _read(self) -> None:
         try:
-            found, _ = await self._node.client.list(SLICES, field_selector=f"spec.nodeName={self._node.name}")
+            slices, _ = await self._node.client.list(SLICES, field_selector=f"spec.nodeName={self._node.name}")
         except (ApiError, UnknownOutcome) as error:
             log.warning("slices.read_failed", node=self._node.name, reason=str(error))
             return
-        for name in self._lives.keys() - {each["metadata"]["name"] for each in found}:
+        for name in self._lives.keys() - {each["metadata"]["name"] for each in slices}:
             del self._lives[name]
-        for each in found:
-            self.seen(each)
+        for document in slices:
+            self.observe(document)
 
     def _due(self, name: str, now: float) -> None:
         uid, life = self._lives.get(name, ("", None))
@@ -127,7 +127,7 @@ class SliceStages:
             wanted = operations(turn.stage, turn.document, self._context(now))
         except TemplateError as error:
             self._record_failure(str(error))
-            self._arm(name, life.played(now, self._clock.wall()))
+            self._arm(name, life.on_played(now, self._clock.wall()))
             return
         data = {"stage": turn.stage.name, "slice": name}
         self._events.write("node.stage", node=self._node.name, data=data)
@@ -142,8 +142,8 @@ class SliceStages:
         if outcome.is_refused:
             self._record_failure(f"stage {stage}: {outcome.said}")
         if outcome.body:
-            self.seen(msgspec.json.decode(outcome.body))
-        due_s = life.played(self._clock.now(), self._clock.wall(), is_lost=outcome.is_lost)
+            self.observe(msgspec.json.decode(outcome.body))
+        due_s = life.on_played(self._clock.now(), self._clock.wall(), is_lost=outcome.is_lost)
         self._arm(target.key.name, due_s)
 
     def _record_failure(self, why: str) -> None:

@@ -53,28 +53,30 @@ class Slots:
         """
         while True:
             try:
-                if (found := await self._tried()) is not None:
-                    return found
+                if (elector := await self._try_claim()) is not None:
+                    return elector
             except Forbidden as error:
                 raise StartError(f"--slots {self._prefix}: {error}", EXIT_CONFIG) from None
             except (ApiError, UnknownOutcome) as error:
                 log.warning("lease.failed", lease=self._prefix, reason=str(error))
             await asyncio.sleep(LOOK_PERIOD_S)
 
-    async def _tried(self) -> Elector | None:
+    async def _try_claim(self) -> Elector | None:
         """Look at all slots, and take one if that may be done. Raises: ApiError, UnknownOutcome."""
         clock = self._seams.clock
-        found: list[Document | None] = []
-        while not found or found[-1] is not None:
-            elector = await self._elector(len(found))
-            slot, now = self._slots[len(found)], clock.now()
+        leases: list[Document | None] = []
+        while not leases or leases[-1] is not None:
+            elector = await self._elector(len(leases))
+            slot, now = self._slots[len(leases)], clock.now()
             before = slot.record.seen
-            found.append(await elector.look(now))
-            slot.seen(is_there=found[-1] is not None, before=before, now=now)
-            slot.is_left = slot.record.seen is not None and _left(self._seams.disk, elector) == _term(*slot.record.seen)
-        chosen = choose(self._slots[: len(found)], clock.now(), self._silence_s)
+            leases.append(await elector.look(now))
+            slot.observe(is_there=leases[-1] is not None, before=before, now=now)
+            slot.is_left = slot.record.seen is not None and _read_left(self._seams.disk, elector) == _term(
+                *slot.record.seen
+            )
+        chosen = choose(self._slots[: len(leases)], clock.now(), self._silence_s)
         # What was found may be out of date by now: the server refuses the write then.
-        is_taken = chosen is not None and await self._electors[chosen].take(found[chosen])
+        is_taken = chosen is not None and await self._electors[chosen].take(leases[chosen])
         return self._electors[chosen] if is_taken and chosen is not None else None
 
     async def _elector(self, number: int) -> Elector:
@@ -104,7 +106,7 @@ async def leave(disk: Disk, slot: Elector) -> None:
         log.warning("slot.not_left", lease=str(slot.lease), reason=str(error))
 
 
-def _left(disk: Disk, slot: Elector) -> bytes:
+def _read_left(disk: Disk, slot: Elector) -> bytes:
     return disk.read(LEFT.format(slot.lease.name)) or b""
 
 
@@ -202,12 +204,12 @@ class SlotDisk:
     def names(self) -> list[str]:
         """Return the names of all files, sorted."""
         own, shared = f"{self._slot}/{self._term}/", f"{self._slot}/nodes/"
-        found = (
+        names = (
             name.removeprefix(own if name.startswith(own) else f"{self._slot}/")
             for name in self._disk.names()
             if name.startswith((own, shared))
         )
-        return sorted(name for name in found if name != TAKEN_OVER)
+        return sorted(name for name in names if name != TAKEN_OVER)
 
     async def write(self, name: str, data: bytes) -> None:
         """Replace the file. Raises: OSError."""
@@ -224,9 +226,9 @@ class SlotDisk:
 
 def _terms_of(disk: Disk, slot: str) -> dict[int, list[str]]:
     """Return the files of every term of which there are some."""
-    found: dict[int, list[str]] = {}
+    files_by_term: dict[int, list[str]] = {}
     for name in disk.names():
         term, _, file = name.removeprefix(f"{slot}/").partition("/")
         if name.startswith(f"{slot}/") and term.isdigit() and file:
-            found.setdefault(int(term), []).append(file)
-    return found
+            files_by_term.setdefault(int(term), []).append(file)
+    return files_by_term

@@ -115,7 +115,7 @@ class StagePlayer:
         )
         if effect.is_immediate and outcome.body:
             self._pods.offer(outcome.body)
-        self._manager.played(effect.key, effect.stage, outcome, self._node.now())
+        self._manager.on_played(effect.key, effect.stage, outcome, self._node.now())
         self._node.drain()
 
     def registering(self, stored: Document, status: Document) -> None:
@@ -135,14 +135,14 @@ class StagePlayer:
             self._life = Life(self._of_node, Draws(self._host.config.stages_seed, f"Node//{self._node.name}"))
             self._node.set_timer(self._node.now() + READ_PERIOD_S, "read-node")
 
-    def registered(self) -> None:
+    def on_registered(self) -> None:
         """Read the node's ResourceSlices from now on, if stages drive any."""
         self._slices.begin()
 
     def seen_node(self, stored: Document) -> None:
         """Take the newest state of the Node."""
         if self._life is not None:
-            self._arm(self._life.seen(stored, self._node.now(), self._host.clock.wall()))
+            self._arm(self._life.observe(stored, self._node.now(), self._host.clock.wall()))
 
     def _arm(self, due_s: float | None) -> None:
         if due_s is not None:
@@ -166,7 +166,7 @@ class StagePlayer:
             wanted = operations(turn.stage, turn.document, self._context(now))
         except TemplateError as error:
             self._record(StageEvent("Warning", FAILED, str(error)))
-            self._arm(self._life.played(now, self._host.clock.wall()))
+            self._arm(self._life.on_played(now, self._host.clock.wall()))
             return
         self._host.seams.events.write("node.stage", node=self._node.name, data={"stage": turn.stage.name})
         self._node.spawn(self._play(turn.stage.name, wanted))
@@ -182,7 +182,7 @@ class StagePlayer:
         if outcome.body:
             # A watch would bring it; a node has none of its Node.
             self.seen_node(msgspec.json.decode(outcome.body))
-        self._arm(self._life.played(self._node.now(), self._host.clock.wall(), is_lost=outcome.is_lost))
+        self._arm(self._life.on_played(self._node.now(), self._host.clock.wall(), is_lost=outcome.is_lost))
 
     async def _read(self) -> None:
         try:
@@ -222,7 +222,7 @@ class StagePlayer:
                 if not applied.is_done:
                     return applied
                 if applied.body:
-                    self._slices.seen(msgspec.json.decode(applied.body))
+                    self._slices.observe(msgspec.json.decode(applied.body))
                 continue
             for request in requests_of(operation, target, traceparent):
                 is_own = (

@@ -29,7 +29,7 @@ from kubelet.pod.logs import Run as LogRun
 from kubelet.pod.pod import Pod
 from kubelet.runtime import pages, projections
 from kubelet.runtime.outcome import PATH
-from kubelet.runtime.service_variables import MASTER_NAMESPACE, linked, service_variables
+from kubelet.runtime.service_variables import MASTER_NAMESPACE, linked_services, service_variables
 from kubelet.runtime.shell import image
 from kubelet.runtime.shell.files import Directory, FileSystem
 from kubelet.runtime.shell.interpreter import Context, Stdin, start
@@ -72,12 +72,12 @@ class Console:
 
     async def show(self, stream: int, data: bytes) -> None:
         """Send output to all attached clients; a client that is gone misses it."""
-        for each in list(self.shows):
+        for show in list(self.shows):
             try:
-                await each(stream, data)
+                await show(stream, data)
             except ConnectionError:
                 with contextlib.suppress(ValueError):
-                    self.shows.remove(each)
+                    self.shows.remove(show)
 
 
 class StreamedNode(Protocol):
@@ -98,7 +98,7 @@ class StreamedNode(Protocol):
     def machines(self) -> Iterable[Pod]:
         """Return the pods that are here."""
 
-    def staged(self, key: Key) -> KubeletPod | None:
+    def staged_pod(self, key: Key) -> KubeletPod | None:
         """Return the pod of that name if stages drive it, and None otherwise."""
 
     def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> LogRun | str | None:
@@ -162,12 +162,12 @@ class Streams:
 
     def upgrades(self) -> list[tuple[str, Takeover]]:
         """Return the paths that are served by an upgraded connection, with their handlers."""
-        found: list[tuple[str, Callable[[HttpRequest, Connection, str], Awaitable[None]], tuple[str, ...]]] = [
+        routes: list[tuple[str, Callable[[HttpRequest, Connection, str], Awaitable[None]], tuple[str, ...]]] = [
             ("/exec/{namespace}/{pod}/{container}", self._exec, REMOTE_COMMAND),
             ("/attach/{namespace}/{pod}/{container}", self._attach, REMOTE_COMMAND),
             ("/portForward/{namespace}/{pod}", self._port_forward, PORT_FORWARD),
         ]
-        return [(path, self._takeover(serve, protocols)) for path, serve, protocols in found]
+        return [(path, self._takeover(serve, protocols)) for path, serve, protocols in routes]
 
     @property
     def count(self) -> int:
@@ -252,7 +252,7 @@ class Streams:
         raise _Refused(404, f'pod "{name}" does not exist')
 
     def _check(self, request: HttpRequest) -> None:
-        if (staged := self._staged(request)) is not None:
+        if (staged := self._find_staged_pod(request)) is not None:
             key = staged[1].metadata.key
             if "container" in request.params:
                 self._staged_target(request, *staged)
@@ -269,11 +269,11 @@ class Streams:
         elif not any(c.is_running for c in pod.containers):
             raise _Refused(500, f"unable to do port forwarding: pod is not running, it is on node {agent.name}")
 
-    def _staged(self, request: HttpRequest) -> tuple[StreamedNode, KubeletPod] | None:
+    def _find_staged_pod(self, request: HttpRequest) -> tuple[StreamedNode, KubeletPod] | None:
         """Return the pod that is asked for, and its node, if stages move it."""
         key = Key(request.params["namespace"], request.params["pod"])
         for agent in self._agents():
-            if not agent.is_off and (pod := agent.staged(key)) is not None:
+            if not agent.is_off and (pod := agent.staged_pod(key)) is not None:
                 return agent, pod
         return None
 
@@ -289,7 +289,7 @@ class Streams:
         return StagedTarget(agent, pod, spec)
 
     def _any_target(self, request: HttpRequest) -> Target | StagedTarget:
-        staged = self._staged(request)
+        staged = self._find_staged_pod(request)
         return self._target(request) if staged is None else self._staged_target(request, *staged)
 
     def _target(self, request: HttpRequest) -> Target:
@@ -298,10 +298,10 @@ class Streams:
         container = next((c for c in pod.containers if c.name == name and c.is_running), None)
         spec = pod.pod.spec
         shown = (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)
-        found = next((c for c in shown if c.name == name), None)
-        if container is None or found is None:
+        spec_container = next((c for c in shown if c.name == name), None)
+        if container is None or spec_container is None:
             raise _Refused(500, f'container not found ("{name}")')
-        return Target(agent, pod, container, found)
+        return Target(agent, pod, container, spec_container)
 
     # --- exec and attach ---
 
@@ -487,14 +487,14 @@ class Streams:
         """Return the services that there were when the container started, of those it learns of."""
         agent, namespace = target.agent, target.pod.pod.metadata.key.namespace
         has_links = (pod.get("spec") or {}).get("enableServiceLinks") is not False
-        found: list[Document] = []
-        for each in dict.fromkeys((MASTER_NAMESPACE, *([namespace] if has_links else []))):
+        services: list[Document] = []
+        for service_namespace in dict.fromkeys((MASTER_NAMESPACE, *([namespace] if has_links else []))):
             with contextlib.suppress(ApiError, UnknownOutcome, AssertionError):
-                found += (await agent.client.list("services", namespace=each))[0]
+                services += (await agent.client.list("services", namespace=service_namespace))[0]
         clock = agent.host.clock
         started_s = clock.wall() - (clock.now() - target.container.started_s)
-        known = [each for each in found if seconds_of(each["metadata"].get("creationTimestamp")) <= started_s]
-        return linked(known, namespace, has_links=has_links)
+        known = [each for each in services if seconds_of(each["metadata"].get("creationTimestamp")) <= started_s]
+        return linked_services(known, namespace, has_links=has_links)
 
     # --- port-forward ---
 
@@ -516,7 +516,7 @@ class Streams:
         with contextlib.suppress(ConnectionError, _Refused, ApiError, UnknownOutcome):
             if (entry := self._kwok.forward_of(key, number)) is not None:
                 await forward(entry, data, error)
-            elif self._staged(request) is not None:
+            elif self._find_staged_pod(request) is not None:
                 await error.write(f"no forward found for port {number} in pod {str(key)!r}".encode())
             else:
                 await self._serve_port(key, port, number, data, error)
@@ -573,7 +573,7 @@ async def _while_running(target: Target | StagedTarget, work: "asyncio.Task[int]
 def _is_there(target: Target | StagedTarget, run: Run | None) -> bool:
     if isinstance(target, Target):
         return target.container.is_running and target.run == run
-    here = target.agent.staged(target.pod.metadata.key)
+    here = target.agent.staged_pod(target.pod.metadata.key)
     return here is not None and here.metadata.uid == target.pod.metadata.uid and not here.is_terminal
 
 
@@ -594,5 +594,5 @@ async def _token(agent: StreamedNode, pod: Document, audience: str) -> Document:
     )
     if response is None:
         raise UnknownOutcome("no answer")
-    found: Document = msgspec.json.decode(response.unwrap().body)
-    return found
+    token: Document = msgspec.json.decode(response.unwrap().body)
+    return token

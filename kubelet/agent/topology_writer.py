@@ -31,7 +31,7 @@ def topology_document(definition: NodeDefinition, managers: ResourceManagers, co
     for numa in range(len(definition.numa)):
         resources = []
         if managers.cpus is not None:
-            free, usable = managers.cpus.left(numa)
+            free, usable = managers.cpus.free_and_usable(numa)
             resources.append(_resource("cpu", definition.numa[numa].cpus, usable, free))
         if managers.memory is not None:
             total, left = definition.memory_by_numa().total[numa], managers.memory.free[numa]

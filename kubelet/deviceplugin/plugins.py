@@ -64,9 +64,9 @@ class DevicePlugins:
     def restore(self, resources: Iterable[str], now: float) -> None:
         """Restore the resources for which a former kubelet knew plugins."""
         self._devices.restore(resources, now)
-        self._changed(now)
+        self._on_changed(now)
 
-    def refused(self, asked: Registration) -> str:
+    def refusal(self, asked: Registration) -> str:
         """Return why a registration is refused, in Kubernetes' words; "" when it is accepted."""
         self._out.counts.add("kubelet_device_plugin_registration_total", asked.resource)
         if asked.version != VERSION:
@@ -74,40 +74,40 @@ class DevicePlugins:
             return f'{said} Supported version is ["{VERSION}"]'
         return "" if is_extended(asked.resource) else f'the ResourceName "{asked.resource}" is invalid'
 
-    def connected(self, resource: str, options: Options, now: float) -> int:
+    def on_connected(self, resource: str, options: Options, now: float) -> int:
         """Note that a plugin was reached; return the number of its connection."""
-        number = self._devices.connected(resource, options)
-        self._changed(now)
+        number = self._devices.on_connected(resource, options)
+        self._on_changed(now)
         return number
 
-    def listed(self, resource: str, number: int, devices: Sequence[Device], now: float) -> list[str] | None:
+    def update_devices(self, resource: str, number: int, devices: Sequence[Device], now: float) -> list[str] | None:
         """Take a plugin's list of devices; return the resources' devices whose health changed.
 
         None: the plugin no longer serves the resource.
         """
-        changed = self._devices.listed(resource, number, devices)
+        changed = self._devices.update_devices(resource, number, devices)
         if changed is not None:
-            self._changed(now)
+            self._on_changed(now)
         return changed
 
-    def gone(self, resource: str, number: int, now: float) -> list[str] | None:
+    def on_disconnected(self, resource: str, number: int, now: float) -> list[str] | None:
         """Note that a plugin is gone; return the devices whose health changed.
 
         None: the plugin no longer serves the resource.
         """
-        changed = self._devices.gone(resource, number, now)
+        changed = self._devices.on_disconnected(resource, number, now)
         if changed is not None:
-            self._changed(now)
+            self._on_changed(now)
         return changed
 
     def due(self, now: float) -> None:
         """Remove plugins that have been gone for too long."""
         if self._devices.expire(now):
-            self._changed(now)
+            self._on_changed(now)
 
-    def _changed(self, now: float) -> None:
+    def _on_changed(self, now: float) -> None:
         self.update_ledger()
-        self._out.effects.append(DevicesChanged(self._devices.registered()))
+        self._out.effects.append(DevicesChanged(self._devices.registered_resources()))
         if (at_s := self._devices.next_expiry_s) is not None:
             self._out.effects.append(SetTimer(at_s, TIMER, NODE_KEY))
 
@@ -148,7 +148,7 @@ class DevicePlugins:
                 has_changed = True
         return has_changed
 
-    def readmitted(self, worker: Pod) -> Rejection | None:
+    def readmission_rejection(self, worker: Pod) -> Rejection | None:
         """Return why a pod of a former kubelet cannot go on: a container has to start again without its devices.
 
         Running containers keep their devices, whatever became of them (k/k #109595).
@@ -170,7 +170,7 @@ class DevicePlugins:
         ]
         self._starting[self.admission.send(calls[0])] = (worker.key, effect.container, calls[1:])
 
-    def answered(self, number: int, answer: Answer, now: float) -> bool:
+    def on_answer(self, number: int, answer: Answer, now: float) -> bool:
         """Take an answer; return whether it answers PreStartContainer."""
         asked = self._starting.pop(number, None)
         if asked is None:
@@ -205,10 +205,10 @@ def pod_resources(
         containers: dict[str, list[Document]] = {}
         for share in shares:
             numas = sorted({numa for device in share.ids for numa in devices.numa_of(share.resource, device)})
-            made: Document = {"resource_name": share.resource, "device_ids": list(share.ids), **_near(numas)}
+            entry: Document = {"resource_name": share.resource, "device_ids": list(share.ids), **_near(numas)}
             if share.given != NOTHING_GIVEN:
-                made["given"] = msgspec.to_builtins(share.given)
-            containers.setdefault(share.container, []).append(made)
+                entry["given"] = msgspec.to_builtins(share.given)
+            containers.setdefault(share.container, []).append(entry)
         meta = pod.metadata
         named: list[Document] = [{"name": name, "devices": held} for name, held in containers.items()]
         for name, resources in claimed.items():

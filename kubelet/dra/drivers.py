@@ -32,16 +32,16 @@ def choose_service(driver: str, endpoint: str, offered: Sequence[str]) -> str:
     """Return the service by which a driver is called. Raises: ValueError in Kubernetes' words."""
     why = "empty list of supported gRPC services (aka supported versions)"
     if offered:
-        if (found := next((service for service in offered if service in SERVICES), "")) != "":
-            return found
+        if (service_name := next((service for service in offered if service in SERVICES), "")) != "":
+            return service_name
         why = (
-            f"none of services supported by the plugin ({_quoted(offered)}) are supported by the kubelet "
-            f"({_quoted(SERVICES)})"
+            f"none of services supported by the plugin ({_quoted_list(offered)}) are supported by the kubelet "
+            f"({_quoted_list(SERVICES)})"
         )
     raise ValueError(f"invalid supported gRPC versions of DRA driver plugin {driver} at endpoint {endpoint}: {why}")
 
 
-def _quoted(texts: Sequence[str]) -> str:
+def _quoted_list(texts: Sequence[str]) -> str:
     """Return a list as Go prints it with %q."""
     return "[" + " ".join(f'"{text}"' for text in texts) + "]"
 
@@ -78,10 +78,10 @@ class Drivers:
         if any(each.endpoint == endpoint for each in instances):
             raise ValueError(f"endpoint {endpoint} already registered for DRA driver plugin {driver}")
         self._last += 1
-        made = Instance(self._last, driver, endpoint, service)
-        instances.append(made)
+        instance = Instance(self._last, driver, endpoint, service)
+        instances.append(instance)
         self._sync(driver, now)
-        return made
+        return instance
 
     def unregister(self, instance: Instance, now: float) -> None:
         """Remove an instance whose registration socket is gone."""
@@ -92,7 +92,7 @@ class Drivers:
             self._instances.pop(instance.driver, None)
         self._sync(instance.driver, now)
 
-    def connected(self, instance: Instance, now: float, *, is_connected: bool) -> None:
+    def set_connected(self, instance: Instance, now: float, *, is_connected: bool) -> None:
         """Note whether the instance can be reached."""
         instance.is_connected = is_connected
         self._sync(instance.driver, now)

@@ -36,19 +36,21 @@ class DriverHealth:
         self._table, self._statuses = table, statuses
         self._known: dict[tuple[str, str, str], _DeviceHealth] = {}
 
-    def reported(self, driver: str, devices: Iterable[DeviceHealth], now: float) -> None:
+    def on_report(self, driver: str, devices: Iterable[DeviceHealth], now: float) -> None:
         """Replace the health of a driver's devices; devices that are not in the report are no longer known."""
         held = {key: known for key, known in self._known.items() if key[0] != driver}
-        for each in devices:
-            message = each.message if len(each.message) <= MESSAGE_MAX else each.message[: MESSAGE_MAX - 3] + "..."
-            timeout_s = each.timeout_s if each.timeout_s > 0 else TIMEOUT_S
-            held[driver, each.pool, each.device] = _DeviceHealth(each.health, message, now + timeout_s)
+        for device in devices:
+            message = (
+                device.message if len(device.message) <= MESSAGE_MAX else device.message[: MESSAGE_MAX - 3] + "..."
+            )
+            timeout_s = device.timeout_s if device.timeout_s > 0 else TIMEOUT_S
+            held[driver, device.pool, device.device] = _DeviceHealth(device.health, message, now + timeout_s)
         self._known = held
         self._show(now)
 
-    def cleared(self, driver: str, now: float) -> None:
+    def clear(self, driver: str, now: float) -> None:
         """Forget the health of the driver's devices: it reports no more."""
-        self.reported(driver, (), now)
+        self.on_report(driver, (), now)
 
     def pod_started(self, pod: Pod, now: float) -> None:
         """Set the health of a pod's devices, once its claims are prepared or recovered."""
@@ -73,7 +75,7 @@ class DriverHealth:
     def _of(self, pod: Pod, uses: Sequence[object], now: float) -> list[Document]:
         names = {each.name: claim_name(pod.pod, each) for each in pod.pod.spec.resource_claims}
         held = {claim.name: claim for claim in pod.claims}
-        found: list[Document] = []
+        statuses: list[Document] = []
         for use in uses:
             name, request = str(getattr(use, "name", "")), str(getattr(use, "request", ""))
             claim = held.get(names.get(name) or "")
@@ -83,18 +85,18 @@ class DriverHealth:
             shown: dict[str, Document] = {}
             for device in claim.prepared:
                 if device.is_for(base):
-                    resource = self._shown(device, now)
+                    resource = self._resource_health(device, now)
                     shown.setdefault(str(resource["resourceID"]), resource)
             if shown:
                 title = f"claim:{name}/{request}" if request else f"claim:{name}"
-                found.append({"name": title, "resources": list(shown.values())})
-        return found
+                statuses.append({"name": title, "resources": list(shown.values())})
+        return statuses
 
-    def _shown(self, device: PreparedDevice, now: float) -> Document:
+    def _resource_health(self, device: PreparedDevice, now: float) -> Document:
         known = self._known.get((device.driver, device.pool, device.device))
         is_fresh = known is not None and known.until_s > now
         identity = device.cdi[0] if device.cdi else f"{device.driver}/{device.pool}/{device.device}"
-        made: Document = {"resourceID": identity, "health": known.health if known and is_fresh else UNKNOWN}
+        resource: Document = {"resourceID": identity, "health": known.health if known and is_fresh else UNKNOWN}
         if known is not None and is_fresh and known.message:
-            made["message"] = known.message
-        return made
+            resource["message"] = known.message
+        return resource

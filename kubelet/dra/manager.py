@@ -99,12 +99,12 @@ class ClaimWait:
 
 def claim_names(pod: KubeletPod) -> list[str] | str:
     """Return the names of the claims that the pod uses, or the reason why they are not known."""
-    made = {each.name for each in pod.status.resource_claim_statuses}
+    created_names = {each.name for each in pod.status.resource_claim_statuses}
     names: list[str] = []
-    for each in pod.spec.resource_claims:
-        if not each.resource_claim_name and each.name not in made:
+    for pod_claim in pod.spec.resource_claims:
+        if not pod_claim.resource_claim_name and pod_claim.name not in created_names:
             return f'pod "{pod.metadata.key}": ResourceClaim not created yet'
-        name = claim_name(pod, each)
+        name = claim_name(pod, pod_claim)
         if name and name not in names:
             names.append(name)
     if (extended := pod.status.extended_resource_claim_status) is not None:
@@ -117,21 +117,21 @@ def requests_of(pod: KubeletPod, container: KubeletContainer) -> dict[str, list[
     uses: dict[str, list[str]] = {}
     for use in container.resources.claims:
         uses.setdefault(use.name, []).append(use.request)
-    found: dict[str, list[str]] = {}
-    for each in pod.spec.resource_claims:
-        if each.name in uses and (name := claim_name(pod, each)):
-            found.setdefault(name, []).extend(uses[each.name])
+    requests: dict[str, list[str]] = {}
+    for pod_claim in pod.spec.resource_claims:
+        if pod_claim.name in uses and (name := claim_name(pod, pod_claim)):
+            requests.setdefault(name, []).extend(uses[pod_claim.name])
     if (extended := pod.status.extended_resource_claim_status) is not None:
         for mapping in extended.request_mappings:
             if mapping.container_name == container.name:
-                found.setdefault(extended.resource_claim_name, []).append(mapping.request_name)
-    return found
+                requests.setdefault(extended.resource_claim_name, []).append(mapping.request_name)
+    return requests
 
 
 def devices_of(pod: KubeletPod, container: KubeletContainer, claims: Sequence[HeldClaim]) -> list[PreparedDevice]:
     """Return the prepared devices that a container gets, without duplicates: those of the requests it names."""
     held = {claim.name: claim for claim in claims}
-    found = [
+    devices = [
         device
         for name, requests in requests_of(pod, container).items()
         if name in held
@@ -139,7 +139,7 @@ def devices_of(pod: KubeletPod, container: KubeletContainer, claims: Sequence[He
         for device in held[name].prepared
         if device.is_for(request)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(devices))
 
 
 def dynamic_resources(pod: KubeletPod, claims: Sequence[HeldClaim]) -> dict[str, list[Document]]:
@@ -147,25 +147,25 @@ def dynamic_resources(pod: KubeletPod, claims: Sequence[HeldClaim]) -> dict[str,
 
     Source: upstream `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1` (DynamicResource).
     """
-    found: dict[str, list[Document]] = {}
+    by_container: dict[str, list[Document]] = {}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         for claim in claims:
             devices = devices_of(pod, container, [claim])
             if devices:
-                shown = [_shown(device) for device in devices]
-                made = {"claim_name": claim.name, "claim_namespace": claim.namespace, "claim_resources": shown}
-                found.setdefault(container.name, []).append(made)
-    return found
+                shown = [_device_document(device) for device in devices]
+                entry = {"claim_name": claim.name, "claim_namespace": claim.namespace, "claim_resources": shown}
+                by_container.setdefault(container.name, []).append(entry)
+    return by_container
 
 
-def _shown(device: PreparedDevice) -> Document:
-    made: Document = {
+def _device_document(device: PreparedDevice) -> Document:
+    document: Document = {
         "cdi_devices": [{"name": name} for name in device.cdi],
         "driver_name": device.driver,
         "pool_name": device.pool,
         "device_name": device.device,
     }
-    return made | ({"share_id": device.share_id} if device.share_id else {})
+    return document | ({"share_id": device.share_id} if device.share_id else {})
 
 
 class ClaimManager:
@@ -214,19 +214,19 @@ class ClaimManager:
         names = claim_names(pod)
         self._begun_s.setdefault((key, PREPARE), now)
         if isinstance(names, str) or not names:
-            self._prepared(machine, names if isinstance(names, str) else "", now)
+            self._finish_prepare(machine, names if isinstance(names, str) else "", now)
         else:
             self._out.effects.append(ReadClaims(key, pod, tuple(names)))
 
-    def _prepared(self, machine: Pod, problem: str, now: float, claims: tuple[HeldClaim, ...] = ()) -> None:
-        self._timed(machine.key, PREPARE, problem, now)
+    def _finish_prepare(self, machine: Pod, problem: str, now: float, claims: tuple[HeldClaim, ...] = ()) -> None:
+        self._observe_duration(machine.key, PREPARE, problem, now)
         self._problems.pop(machine.key, None)
         self._table.perform(machine, machine.claims_prepared(problem, now, claims), now)
         due_s = machine.startup.due_s
         if problem and machine.startup.claims == ClaimState.FAILED and due_s is not None:
             self._problems[machine.key] = problem, due_s
 
-    def _timed(self, key: WorkerKey, call: str, error: str, now: float) -> None:
+    def _observe_duration(self, key: WorkerKey, call: str, error: str, now: float) -> None:
         took_s = now - self._begun_s.pop((key, call), now)
         self._out.observe(OPERATION, took_s, str(bool(error)).lower(), _OPERATIONS[call], bounds=DEFAULT_BOUNDS)
 
@@ -243,9 +243,9 @@ class ClaimManager:
             return
         problem = claims if isinstance(claims, str) else self._judge(pod, claims)
         if isinstance(claims, str) or problem:
-            self._prepared(machine, problem, now)
+            self._finish_prepare(machine, problem, now)
             return
-        held = tuple(_held(claim) for claim in claims)
+        held = tuple(_held_claim(claim) for claim in claims)
         for claim in held:
             self.cached.setdefault(claim.uid, Cached(claim, {})).pods[key] = None
         self._begin_reconciling(now)
@@ -256,7 +256,7 @@ class ClaimManager:
         key, state = machine.key, machine.startup.claims
         if state in (ClaimState.NONE, ClaimState.PREPARED, ClaimState.RELEASED):
             return None
-        failures, first_s = machine.startup.faults.seen(CLAIMS_FAILED)
+        failures, first_s = machine.startup.faults.failures_of(CLAIMS_FAILED)
         problem, due_s = self._problems.get(key, ("", now))
         job = self._running.get(key)
         if job is not None and job.asked:
@@ -297,13 +297,13 @@ class ClaimManager:
 
     def _judge(self, pod: KubeletPod, claims: Sequence[ResourceClaim]) -> str:
         """Return what keeps the pod from using one of its claims, "" for nothing; in upstream's order."""
-        made = {each.resource_claim_name for each in pod.status.resource_claim_statuses}
+        created_names = {each.resource_claim_name for each in pod.status.resource_claim_statuses}
         for claim in claims:
-            problem = self._not_owned(pod, claim) if claim.metadata.name in made else ""
+            problem = self._not_owned(pod, claim) if claim.metadata.name in created_names else ""
             problem = problem or self._not_reserved(pod, claim) or self._not_here(claim)
             if problem:
                 return problem
-            for driver in _held(claim).devices:
+            for driver in _held_claim(claim).devices:
                 if self.drivers.find(driver) is None:
                     return f"DRA driver {driver} is not registered"
         names = {each.claim.key: each.claim.uid for each in self.cached.values()}
@@ -384,10 +384,10 @@ class ClaimManager:
                 continue
             self._running[job.key] = job
             self._busy |= dict.fromkeys((claim.uid for claim in job.claims), job.key)
-            job.drivers = list(dict.fromkeys(name for claim in self._concerned(job) for name in claim.devices))
+            job.drivers = list(dict.fromkeys(name for claim in self._claims_to_call(job) for name in claim.devices))
             self._next(job, now)
 
-    def _concerned(self, job: Job) -> list[HeldClaim]:
+    def _claims_to_call(self, job: Job) -> list[HeldClaim]:
         if job.call == PREPARE:
             return [claim for claim in job.claims if not self.cached[claim.uid].is_prepared]
         # The pod must be among those who use the claim, and the last of them (dra-core 7).
@@ -395,22 +395,22 @@ class ClaimManager:
 
     def _next(self, job: Job, now: float) -> None:
         if not job.drivers:
-            self._done(job, "", now)
+            self._end_job(job, "", now)
             return
         driver = job.drivers[0]
         instance = self.drivers.find(driver)
         if instance is None:
-            self._done(job, f"DRA driver {driver} is not registered", now)
+            self._end_job(job, f"DRA driver {driver} is not registered", now)
             return
         job.called_s = now
-        job.asked = tuple(claim for claim in self._concerned(job) if driver in claim.devices)
+        job.asked = tuple(claim for claim in self._claims_to_call(job) if driver in claim.devices)
         if job.is_broken and job.call == PREPARE:
             # The fault is the node's; no driver knows of it.
-            self._done(job, f"{PREPARE} failed for ResourceClaim {job.asked[0].name}: {_BROKEN}", now)
+            self._end_job(job, f"{PREPARE} failed for ResourceClaim {job.asked[0].name}: {_BROKEN}", now)
             return
         self._out.effects.append(CallDriver(job.key, instance.number, driver, instance.service, job.call, job.asked))
 
-    def answered(self, key: WorkerKey, method: str, answer: Answer, now: float) -> None:
+    def on_answer(self, key: WorkerKey, method: str, answer: Answer, now: float) -> None:
         """Take a driver's answer to `method`, and go on with the next driver, or end the job."""
         job = self._running[key]
         driver = job.drivers[0]
@@ -422,12 +422,12 @@ class ClaimManager:
                 if not result.error:
                     job.answered.setdefault(uid, []).extend(result.devices)
         if problem:
-            self._done(job, problem, now)
+            self._end_job(job, problem, now)
             return
         job.drivers.pop(0)
         self._next(job, now)
 
-    def _done(self, job: Job, error: str, now: float) -> None:
+    def _end_job(self, job: Job, error: str, now: float) -> None:
         for uid in [uid for uid, key in self._busy.items() if key == job.key]:
             del self._busy[uid]
         del self._running[job.key]
@@ -437,15 +437,15 @@ class ClaimManager:
                 self._remember(job)
             held = () if error else tuple(self.cached[claim.uid].claim for claim in job.claims)
             if pod is None:
-                self._timed(job.key, PREPARE, error, now)
+                self._observe_duration(job.key, PREPARE, error, now)
             else:
                 if not error:
                     self._log_devices(pod, held)
-                self._prepared(pod, error, now, held)
+                self._finish_prepare(pod, error, now, held)
                 self._on_prepared(pod, now)
             self._pump(now)
             return
-        self._timed(job.key, job.call, error, now)
+        self._observe_duration(job.key, job.call, error, now)
         if error:
             # A pod whose driver is away hangs in termination until it returns. What no pod waits for is left to the
             # next reconciliation.
@@ -520,12 +520,12 @@ def _problem(job: Job, answer: Mapping[str, ClaimResult]) -> str:
     return f"{job.call} skipped {missing} ResourceClaims" if missing else ""
 
 
-def _held(claim: ResourceClaim) -> HeldClaim:
+def _held_claim(claim: ResourceClaim) -> HeldClaim:
     devices: dict[str, tuple[str, ...]] = {}
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
-    for each in results:
-        devices[each.driver] = (*devices.get(each.driver, ()), f"{each.pool}/{each.device}")
+    for result in results:
+        devices[result.driver] = (*devices.get(result.driver, ()), f"{result.pool}/{result.device}")
     admin = tuple(f"{each.driver}/{each.pool}/{each.device}" for each in results if each.admin_access)
     meta = claim.metadata
     return HeldClaim(meta.uid, meta.namespace, meta.name, devices, admin=admin)

@@ -108,7 +108,7 @@ def encode_prepared(results: Mapping[str, ClaimResult]) -> bytes:
 def decode_prepared(data: bytes, driver: str) -> dict[str, ClaimResult]:
     """Return the results of the driver of that name, by claim, in the order of their uids. Raises: RpcError."""
     message = _read(dra.NodePrepareResourcesResponse, data)
-    found: dict[str, ClaimResult] = {}
+    results: dict[str, ClaimResult] = {}
     for uid in sorted(message.claims):
         entry = message.claims[uid]
         devices = tuple(
@@ -122,8 +122,8 @@ def decode_prepared(data: bytes, driver: str) -> dict[str, ClaimResult]:
             )
             for each in entry.devices
         )
-        found[uid] = ClaimResult(devices, entry.error)
-    return found
+        results[uid] = ClaimResult(devices, entry.error)
+    return results
 
 
 def encode_unprepared(results: Mapping[str, ClaimResult]) -> bytes:
@@ -143,13 +143,13 @@ def decode_unprepared(data: bytes) -> dict[str, ClaimResult]:
 def encode_health(devices: Iterable[DeviceHealth], wall_s: float) -> bytes:
     """Return NodeWatchResourcesResponse: the devices' health. `wall_s`: seconds since 1970."""
     message = health.NodeWatchResourcesResponse()
-    for each in devices:
+    for device in devices:
         message.devices.add(
-            device=health.DeviceIdentifier(pool_name=each.pool, device_name=each.device),
-            health=_STATES[each.health],
+            device=health.DeviceIdentifier(pool_name=device.pool, device_name=device.device),
+            health=_STATES[device.health],
             last_updated_time=int(wall_s),
-            health_check_timeout_seconds=int(each.timeout_s),
-            message=each.message,
+            health_check_timeout_seconds=int(device.timeout_s),
+            message=device.message,
         )
     return message.SerializeToString()
 

@@ -24,7 +24,7 @@ from services.api.kinds.node import Taint
 from services.api.metrics.usage import EMPTY_DIR, MEMORY_ANNOTATION, Curves, memory_used, value_at
 from services.api.podresources import Amounts, container_requests, pod_requests, qos_class
 from services.api.quantity import format_amount
-from services.api.taints import NO_SCHEDULE, untolerated
+from services.api.taints import NO_SCHEDULE, untolerated_taint
 
 MONITOR_PERIOD_S = 10.0
 CLEANUP_WAIT_S = 30.0
@@ -156,7 +156,7 @@ class Pressure:
         if not self.conditions or is_critical(pod):
             return None
         if self.conditions == ("MemoryPressure",):
-            tolerates = untolerated((_MEMORY_TAINT,), pod.spec.tolerations, (NO_SCHEDULE,)) is None
+            tolerates = untolerated_taint((_MEMORY_TAINT,), pod.spec.tolerations, (NO_SCHEDULE,)) is None
             if tolerates or qos_class(pod) != "BestEffort":
                 return None
         return Rejection("Evicted", f"The node had condition: [{' '.join(self.conditions)}]. ")
@@ -164,13 +164,13 @@ class Pressure:
 
 def _over_limits(pods: Sequence[PodUse]) -> tuple[Victim, ...]:
     """Return the pods that are over a limit of their local storage; critical ones are never evicted."""
-    found: list[Victim] = []
+    victims: list[Victim] = []
     for use in pods:
         written = {c.name: c.used.get(STORAGE, 0) for c in use.containers}
         if use.is_leaving or is_critical(use.pod) or (over := excess(use.pod, use.volumes, written)) is None:
             continue
-        found.append(Victim(use.key, HARD_GRACE_S, over[1], over[0], is_disruption=False))
-    return tuple(found)
+        victims.append(Victim(use.key, HARD_GRACE_S, over[1], over[0], is_disruption=False))
+    return tuple(victims)
 
 
 def _rank(use: PodUse, resource: str) -> tuple[bool, int, int, str, str]:
@@ -258,8 +258,8 @@ class NodePressure:
         if look.has_turned:
             self._out.effects.append(ReportNode(pressures=self._pressure.conditions))
         if look.reclaims:
-            said = f"Attempting to reclaim {look.reclaims}"
-            self._out.effects.append(RecordNodeEvent("EvictionThresholdMet", said, "Warning"))
+            message = f"Attempting to reclaim {look.reclaims}"
+            self._out.effects.append(RecordNodeEvent("EvictionThresholdMet", message, "Warning"))
         if self._own or self._pressure.conditions or any(_describes_usage(w.pod) for w in here):
             self._look_later(now)
         else:
@@ -282,26 +282,26 @@ def _describes_usage(pod: KubeletPod) -> bool:
 
 def _use(worker: Pod, now: float) -> PodUse:
     """Return what a pod uses; where its curves do not speak of memory, `keplab.dev/memory` does."""
-    pod, found = worker.pod, []
+    pod, uses = worker.pod, []
     for container in worker.containers:
         if container.is_running:
-            used = usage.used(pod, container.name, now - container.started_s)
+            used = usage.used_amounts(pod, container.name, now - container.started_s)
             memory = used.get("memory", memory_used(pod.metadata.annotations, container.name))
-            found.append(container_use(pod, container.name, {**used, "memory": memory}))
-    return PodUse(worker.key, pod, tuple(found), _written(worker, now), worker.termination is not None)
+            uses.append(container_use(pod, container.name, {**used, "memory": memory}))
+    return PodUse(worker.key, pod, tuple(uses), _written_bytes(worker, now), worker.termination is not None)
 
 
-def _written(worker: Pod, now: float) -> dict[str, int]:
+def _written_bytes(worker: Pod, now: float) -> dict[str, int]:
     """Return what is in each emptyDir on disk: what containers that run have written, and what others left there."""
-    pod, found = worker.pod, dict[str, int]()
+    pod, sizes = worker.pod, dict[str, int]()
     on_disk = {v.name for v in pod.spec.volumes if v.empty_dir is not None and v.empty_dir.medium in ("", "Default")}
     if not on_disk:
-        return found
+        return sizes
     for container in worker.containers:
         if not container.has_run:
             continue
         age_s = (now if container.is_running else container.finished_s) - container.started_s
-        for name, amount in usage.used(pod, container.name, age_s).items():
+        for name, amount in usage.used_amounts(pod, container.name, age_s).items():
             if (volume := name.removeprefix(EMPTY_DIR)) in on_disk and volume != name:
-                found[volume] = found.get(volume, 0) + amount
-    return found
+                sizes[volume] = sizes.get(volume, 0) + amount
+    return sizes

@@ -90,7 +90,7 @@ def thresholds(chosen: Eviction, capacity: Mapping[str, int]) -> tuple[Threshold
     """Return the thresholds, memory first. Raises: ValueError naming a signal or a quantity."""
     hard = DEFAULT_HARD if chosen.hard is None else chosen.hard
     soft, soft_grace_s = chosen.soft, chosen.soft_grace_period
-    found: list[Threshold] = []
+    threshold_list: list[Threshold] = []
     for given, is_soft in ((hard, False), (soft, True)):
         for name in given:
             if name not in SIGNALS:
@@ -100,10 +100,10 @@ def thresholds(chosen: Eviction, capacity: Mapping[str, int]) -> tuple[Threshold
     for signal in SIGNALS.values():
         size = capacity[signal.usage]
         if signal.name in hard:
-            found.append(_threshold(signal, hard[signal.name], size, None))
+            threshold_list.append(_threshold(signal, hard[signal.name], size, None))
         if signal.name in soft:
-            found.append(_threshold(signal, soft[signal.name], size, soft_grace_s[signal.name]))
-    return tuple(found)
+            threshold_list.append(_threshold(signal, soft[signal.name], size, soft_grace_s[signal.name]))
+    return tuple(threshold_list)
 
 
 def _threshold(signal: Signal, text: str, size: int, grace_s: float | None) -> Threshold:

@@ -36,7 +36,7 @@ async def forward(words: Sequence[str], data: Stream) -> None:
     """Connect a stream with a command's input and output. Raises: ConnectionError."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *_started(words, Local()),
+        *_command_line(words, Local()),
         stdin=pipe,
         stdout=pipe,
         stderr=asyncio.subprocess.DEVNULL,
@@ -54,7 +54,7 @@ async def forward(words: Sequence[str], data: Stream) -> None:
         await _end(process)
 
 
-def _started(words: Sequence[str], local: Local, *, has_terminal: bool = False) -> tuple[str, ...]:
+def _command_line(words: Sequence[str], local: Local, *, has_terminal: bool = False) -> tuple[str, ...]:
     """Return the words of a process that becomes the command."""
     security = local.security_context
     user, group = ("" if each is None else str(each) for each in (security.run_as_user, security.run_as_group))
@@ -71,7 +71,12 @@ async def _run_with_pipes(words: Sequence[str], local: Local, session: Session) 
     pipe = asyncio.subprocess.PIPE
     wanted = pipe if session.stdin is not None else asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
-        *_started(words, local), stdin=wanted, stdout=pipe, stderr=pipe, env=_environment(local), start_new_session=True
+        *_command_line(words, local),
+        stdin=wanted,
+        stdout=pipe,
+        stderr=pipe,
+        env=_environment(local),
+        start_new_session=True,
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -94,7 +99,7 @@ async def _run_in_terminal(words: Sequence[str], local: Local, session: Session)
     loop = asyncio.get_running_loop()
     try:
         process = await asyncio.create_subprocess_exec(
-            *_started(words, local, has_terminal=True),
+            *_command_line(words, local, has_terminal=True),
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -83,8 +83,8 @@ async def show_file(path: str, session: Session) -> int:
     discarding = asyncio.create_task(session.discard())
     try:
         async for piece in texts(path, follows=True):
-            for each in piece:
-                await session.show(each.stream, each.text)
+            for line in piece:
+                await session.show(line.stream, line.text)
     finally:
         discarding.cancel()
     return 0
@@ -97,7 +97,7 @@ async def forward(entry: Forward, data: Stream, error: Stream) -> None:
     elif entry.target is not None:
         await _tunnel(entry.target.address, entry.target.port, data, error)
     else:
-        await serve_pages(data, partial(_routed, entry.http_routes))
+        await serve_pages(data, partial(_route_answer, entry.http_routes))
 
 
 async def _tunnel(address: str, port: int, data: Stream, error: Stream) -> None:
@@ -126,7 +126,7 @@ async def _tunnel(address: str, port: int, data: Stream, error: Stream) -> None:
         writer.close()
 
 
-def _routed(routes: tuple[Route, ...], asked: pages.PageRequest) -> bytes:
+def _route_answer(routes: tuple[Route, ...], asked: pages.PageRequest) -> bytes:
     path = asked.target.partition("?")[0]
     route = next((each for each in routes if each.location == path), None)
     if route is None:

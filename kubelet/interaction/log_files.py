@@ -40,11 +40,11 @@ class LogFile:
     def lines(self, *, is_last: bool = False) -> list[bytes]:
         """Return the next lines, of one block; empty: no more lines now. `is_last`: nothing will follow."""
         block = self._file.read(BLOCK_BYTES)
-        *found, self._rest = (self._rest + block).split(b"\n")
+        *lines, self._rest = (self._rest + block).split(b"\n")
         if self._rest and ((is_last and not block) or len(self._rest) > LINE_BYTES_MAX):
-            found.append(self._rest)
+            lines.append(self._rest)
             self._rest = b""
-        return found
+        return lines
 
     @property
     def is_read(self) -> bool:
@@ -115,14 +115,14 @@ async def asked_lines(path: str, asked: LogOptions) -> AsyncIterator[bytes]:
     """Yield the part of a log file that a client of `kubectl logs` requested. Raises: OSError."""
     left = asked.limit_bytes
     async for piece in texts(path, asked.tail, follows=asked.follow):
-        made = bytearray()
-        for each in piece:
-            if each.stamp and each.at_s < asked.since_s:
+        chunk = bytearray()
+        for line in piece:
+            if line.stamp and line.at_s < asked.since_s:
                 continue
-            made += (each.stamp.encode() + b" " if asked.stamps and each.stamp else b"") + each.text
+            chunk += (line.stamp.encode() + b" " if asked.stamps and line.stamp else b"") + line.text
         if left is not None:
-            made = made[:left]
-            left -= len(made)
-        yield bytes(made)
+            chunk = chunk[:left]
+            left -= len(chunk)
+        yield bytes(chunk)
         if left == 0:
             return

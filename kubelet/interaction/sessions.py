@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from kubelet.interaction.keyboard import Input
-from kubelet.runtime.terminal import Terminal, displayed
+from kubelet.runtime.terminal import Terminal, terminal_output
 from services.api.errors import UNREADABLE
 from services.runtime.health import HttpRequest
 from services.runtime.spdy.connection import Connection, Stream
@@ -63,7 +63,7 @@ class Session:
         """Send output; a client that did not request the stream misses it. Raises: ConnectionError."""
         stream = self._streams.get("stderr" if number == 2 and not self.is_terminal else "stdout")
         if stream is not None:
-            await stream.write(displayed(data) if self.is_terminal else data)
+            await stream.write(terminal_output(data) if self.is_terminal else data)
 
     async def type(self, keyboard: Input, *, ends: bool = True) -> None:
         """Pass the typed input to a process until the client ends it; `ends`: then end the process's input."""

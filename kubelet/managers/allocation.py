@@ -46,22 +46,22 @@ class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def fields(self) -> dict[str, Any]:
         """Return the CPUs of each container and the NUMA nodes of the memory, as the event log shows them."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if self.containers:
-            found["cpus"] = {container: format_cpus(cpus) for container, cpus in self.containers.items()}
+            fields["cpus"] = {container: format_cpus(cpus) for container, cpus in self.containers.items()}
         if self.memory:
-            found["memory_numas"] = sorted({numa for block in self.memory for numa in block.numas})
-        return found
+            fields["memory_numas"] = sorted({numa for block in self.memory for numa in block.numas})
+        return fields
 
 
 NO_ALLOCATION = Allocation()
 
 
-def unexpected(text: str) -> Rejection:
+def unexpected_admission_error(text: str) -> Rejection:
     """Return the rejection of a pod that a manager could not serve, in Kubernetes' words."""
     return Rejection("UnexpectedAdmissionError", f"Allocate failed due to {text}, which is unexpected")
 
 
 def devices_unexpected(text: str) -> DeviceRejection:
     """Return the rejection of a pod whose devices cannot be allocated."""
-    return DeviceRejection("UnexpectedAdmissionError", unexpected(text).message)
+    return DeviceRejection("UnexpectedAdmissionError", unexpected_admission_error(text).message)

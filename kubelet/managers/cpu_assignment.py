@@ -34,7 +34,11 @@ def choose(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking)
         return frozenset()
     if wanted > len(free):
         return f"not enough cpus available to satisfy request: requested={wanted}, available={len(free)}"
-    if how.over_numas and wanted % how.group == 0 and (spread := _spread(machine, free, wanted, how)) is not None:
+    if (
+        how.over_numas
+        and wanted % how.group == 0
+        and (spread := _distribute_cpus(machine, free, wanted, how)) is not None
+    ):
         return spread
     return _Packing(machine, free, wanted).pack(how)
 
@@ -90,7 +94,7 @@ class _Packing:
             if len(cpus) == self._wanted:
                 self._take(cpus)
 
-    def _sorted(self, groups: Mapping[int, frozenset[int]], within: frozenset[int] | set[int]) -> list[int]:
+    def _sort_by_free(self, groups: Mapping[int, frozenset[int]], within: frozenset[int] | set[int]) -> list[int]:
         """Return the groups with free CPUs inside `within`: few free ones first, then the lowest id."""
         inside = within & self._free
         found = [(len(cpus & self._free), group) for group, cpus in groups.items() if not cpus.isdisjoint(inside)]
@@ -99,24 +103,24 @@ class _Packing:
     def numas(self) -> list[int]:
         """Return the NUMA nodes with free CPUs, in the order they are asked."""
         if not self._sockets_first:
-            return self._sorted(self._machine.numas, self._free)
-        return [n for s in self._sockets() for n in self._sorted(self._machine.numas, self._machine.sockets[s])]
+            return self._sort_by_free(self._machine.numas, self._free)
+        return [n for s in self._sockets() for n in self._sort_by_free(self._machine.numas, self._machine.sockets[s])]
 
     def _sockets(self) -> list[int]:
         if self._sockets_first:
-            return self._sorted(self._machine.sockets, self._free)
-        return [s for n in self.numas() for s in self._sorted(self._machine.sockets, self._machine.numas[n])]
+            return self._sort_by_free(self._machine.sockets, self._free)
+        return [s for n in self.numas() for s in self._sort_by_free(self._machine.sockets, self._machine.numas[n])]
 
     def _caches(self) -> list[int]:
-        return [c for n in self.numas() for c in self._sorted(self._machine.caches, self._machine.numas[n])]
+        return [c for n in self.numas() for c in self._sort_by_free(self._machine.caches, self._machine.numas[n])]
 
     def _cores(self) -> list[int]:
         machine = self._machine
         order, above = (self.numas(), machine.numas) if self._sockets_first else (self._sockets(), machine.sockets)
-        return [core for group in order for core in self._sorted(machine.cores, above[group])]
+        return [core for group in order for core in self._sort_by_free(machine.cores, above[group])]
 
 
-def _spread(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking) -> frozenset[int] | None:
+def _distribute_cpus(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking) -> frozenset[int] | None:
     """Return CPUs in equal parts from the fewest NUMA nodes that can give them; None when none can."""
     group = how.group
     numas = _Packing(machine, free, wanted).numas()
@@ -148,9 +152,9 @@ def _best_shares(
         if sum(free_cpus[n] // group for n in combo) * group < wanted or any(free_cpus[n] < share for n in combo):
             continue
         after = {n: free_cpus[n] - (share if n in combo else 0) for n in numas}
-        found = _balanced_rest(combo, after, wanted - share * count, group)
-        if found is not None and (best is None or found[0] < best[0]):
-            best = found[0], [(n, share) for n in combo if share] + found[1]
+        balance = _balanced_rest(combo, after, wanted - share * count, group)
+        if balance is not None and (best is None or balance[0] < best[0]):
+            best = balance[0], [(n, share) for n in combo if share] + balance[1]
             if best[0] == 0:
                 break
     return None if best is None else best[1]

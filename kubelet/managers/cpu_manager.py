@@ -44,7 +44,7 @@ class CpuManager:
         self.free = set(self.usable)
 
     @property
-    def shared(self) -> frozenset[int]:
+    def shared_cpus(self) -> frozenset[int]:
         """The CPUs of containers without CPUs of their own."""
         return frozenset(self.free) | (frozenset() if self._options.strict_cpu_reservation else self.reserved)
 
@@ -54,7 +54,7 @@ class CpuManager:
             counts[self.machine.cpus[cpu].numa] += 1
         return counts
 
-    def left(self, numa: int) -> tuple[int, int]:
+    def free_and_usable(self, numa: int) -> tuple[int, int]:
         """Return how many CPUs of the NUMA node are free, and how many of its CPUs can be exclusive at all."""
         return self._count(self.free)[numa], self._count(self.usable)[numa]
 
@@ -66,15 +66,15 @@ class CpuManager:
         """
         total = self._count(self.machine.cpus)
         needed = sum(1 << numa for numa in self.machine.numas_of(reusable))
-        found = counted_hints(requested, self._count(self.free | reusable), total, needed)
+        hints = counted_hints(requested, self._count(self.free | reusable), total, needed)
         if not self._options.align_by_socket:
-            return found
+            return hints
         machine = self.machine
         per_socket = len(machine.numas) // len(machine.sockets)
         fewest = -(-smallest_count(requested, total) // per_socket)
-        return [Hint(h.mask, h.is_preferred or len(machine.sockets_of(bits(h.mask or 0))) == fewest) for h in found]
+        return [Hint(h.mask, h.is_preferred or len(machine.sockets_of(bits(h.mask or 0))) == fewest) for h in hints]
 
-    def misaligned(self, requested: int) -> str:
+    def alignment_error(self, requested: int) -> str:
         """Return why the request cannot have whole cores, with full-pcpus-only; "" when it can, or need not.
 
         Cores of reserved CPUs are not whole. CPUs that the container could reuse are not counted, as upstream.
@@ -97,7 +97,7 @@ class CpuManager:
     ) -> tuple[int, ...] | str:
         """Take `requested` CPUs, inside `mask` first; return them sorted, or why it cannot be done."""
         pool = frozenset(self.free) | reusable
-        inside = pool & self._aligned(mask) if mask is not None else frozenset()
+        inside = pool & self._aligned_cpus(mask) if mask is not None else frozenset()
         first = choose(self.machine, inside, min(requested, len(inside)), self._how)
         if isinstance(first, str):
             return first
@@ -107,7 +107,7 @@ class CpuManager:
         self.free -= first | rest
         return tuple(sorted(first | rest))
 
-    def _aligned(self, mask: int) -> frozenset[int]:
+    def _aligned_cpus(self, mask: int) -> frozenset[int]:
         """Return the CPUs of these NUMA nodes; with align-by-socket, of their sockets."""
         machine = self.machine
         if self._options.align_by_socket:

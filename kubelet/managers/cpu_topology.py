@@ -78,12 +78,12 @@ def build_topology(
             # Fewer sockets than NUMA nodes: the first part says which; more: the second one, where on the node.
             socket = numa * socket_count // numas + place * (socket_count // numas) // on_numa
             cores.append((cache, numa, socket))
-    found: dict[int, Cpu] = {}
+    cpus: dict[int, Cpu] = {}
     for core, (cache_id, numa, socket) in enumerate(cores):
         for thread in range(threads):
             cpu = core * threads + thread if adjacent else thread * len(cores) + core
-            found[cpu] = Cpu(core, cache_id, numa, socket)
-    return CpuTopology(found)
+            cpus[cpu] = Cpu(core, cache_id, numa, socket)
+    return CpuTopology(cpus)
 
 
 CPU_MAX = 8191
@@ -92,7 +92,7 @@ CPU_MAX = 8191
 
 def parse_cpus(text: str) -> tuple[int, ...]:
     """Return the ids in a text such as `0-3,8`, ascending. Raises: ValueError with the text."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.strip().partition("-")
         if not first.isdigit() or (last and not last.isdigit()) or part.strip().endswith("-"):
@@ -101,8 +101,8 @@ def parse_cpus(text: str) -> tuple[int, ...]:
             raise ValueError(f"{text[:80]!r}: {part[:80]}, want ids of at most {CPU_MAX}")
         if int(last or first) < int(first):
             raise ValueError(f"{text!r}: {part} runs backwards")
-        found.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(found))
+        ids.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(ids))
 
 
 def format_cpus(cpus: Iterable[int]) -> str:

@@ -137,16 +137,16 @@ class DeviceManager:
     def restore(self, resources: Iterable[str], now: float) -> None:
         """Restore the plugins of a former kubelet: their devices do not count until they register again."""
         for resource in resources:
-            self._registered(resource).gone_s = now
+            self._register(resource).gone_s = now
 
-    def connected(self, resource: str, options: Options) -> int:
+    def on_connected(self, resource: str, options: Options) -> int:
         """Register a plugin that was reached; return the number of its connection."""
         self._connections += 1
-        held = self._registered(resource)
+        held = self._register(resource)
         held.connection, held.options, held.gone_s = self._connections, options, None
         return self._connections
 
-    def _registered(self, resource: str) -> _Resource:
+    def _register(self, resource: str) -> _Resource:
         """Return the resource of a plugin; which devices it has the plugin will say."""
         held = self._resources.get(resource)
         if held is None or not held.is_plugged:
@@ -157,7 +157,7 @@ class DeviceManager:
         held.is_registered = True
         return held
 
-    def listed(self, resource: str, number: int, devices: Sequence[Device]) -> list[str] | None:
+    def update_devices(self, resource: str, number: int, devices: Sequence[Device]) -> list[str] | None:
         """Take a plugin's whole list; return the devices that are new or whose health changed.
 
         None: another plugin took over.
@@ -172,7 +172,7 @@ class DeviceManager:
             if each.id not in before or before[each.id].is_healthy != each.is_healthy
         ]
 
-    def gone(self, resource: str, number: int, now: float) -> list[str] | None:
+    def on_disconnected(self, resource: str, number: int, now: float) -> list[str] | None:
         """Mark a plugin's devices unhealthy, because its stream ended; return the devices whose health changed.
 
         None: another plugin took over.
@@ -203,7 +203,7 @@ class DeviceManager:
             (held.gone_s + GRACE_S for held in self._resources.values() if held.gone_s is not None), default=None
         )
 
-    def registered(self) -> tuple[str, ...]:
+    def registered_resources(self) -> tuple[str, ...]:
         """Return the resources that a next kubelet has to know, sorted."""
         return tuple(sorted(name for name, held in self._resources.items() if held.is_plugged and held.is_registered))
 
@@ -229,7 +229,7 @@ class DeviceManager:
         if len(free) < requested:
             return []
         smallest = self._numa_count + 1
-        found: list[int] = []
+        hint_masks: list[int] = []
         for mask in masks(self._numa_count):
             near = set(bits(mask))
             if sum(not near.isdisjoint(device.numa) for device in held.devices.values()) >= requested:
@@ -238,8 +238,8 @@ class DeviceManager:
             if any(n and near.isdisjoint(n) for n in (held.numa_of(device) for device in reusable)):
                 continue
             if sum(not near.isdisjoint(numa) for numa in numas) >= requested:
-                found.append(mask)
-        return [Hint(mask, mask.bit_count() == smallest) for mask in found]
+                hint_masks.append(mask)
+        return [Hint(mask, mask.bit_count() == smallest) for mask in hint_masks]
 
     def allocate(
         self, resource: str, requested: int, mask: int | None, reusable: Sequence[str] = ()
@@ -285,13 +285,13 @@ class DeviceManager:
         aligned, others = self._by_affinity(held, free, mask)
         chosen = list(reused)
         if requested - len(chosen) < len(aligned):
-            pool, preferred = aligned, self._preferred(resource, held, [*chosen, *aligned], chosen, requested)
+            pool, preferred = aligned, self._preferred_devices(resource, held, [*chosen, *aligned], chosen, requested)
         else:
             # All that is near, so that the alignment that was found holds; the plugin may choose the rest.
             chosen += aligned
             pool, preferred = others, ()
             if len(chosen) < requested:
-                preferred = self._preferred(resource, held, [*reused, *free], chosen, requested)
+                preferred = self._preferred_devices(resource, held, [*reused, *free], chosen, requested)
         if isinstance(preferred, str):
             return preferred
         for device in (*(w for w in preferred if w in pool), *pool):
@@ -316,7 +316,7 @@ class DeviceManager:
         far = [device for device in ranked if near.isdisjoint(held.numa_of(device))]
         return aligned, [*far, *(device for device in free if device not in ranked)]
 
-    def _preferred(
+    def _preferred_devices(
         self, resource: str, held: _Resource, available: list[str], must: list[str], size: int
     ) -> tuple[str, ...] | str:
         if not held.options.prefers:

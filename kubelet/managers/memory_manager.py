@@ -22,7 +22,7 @@ class Reusable:
         """Return the reusable bytes of that kind from exactly these NUMA nodes."""
         return self._sizes.get((mask, kind), 0)
 
-    def used(self, blocks: Iterable[Block], *, is_init: bool) -> None:
+    def record_use(self, blocks: Iterable[Block], *, is_init: bool) -> None:
         """Count blocks that a container got: an init container leaves them to the next, any other uses them up."""
         for block in blocks:
             where = sum(1 << numa for numa in block.numas), block.kind
@@ -49,7 +49,7 @@ class MemoryManager:
 
     def _hints(self, requested: Amounts, reusable: Reusable) -> list[Hint]:
         smallest = len(self.free)
-        found: list[int] = []
+        hint_masks: list[int] = []
         for mask in masks(len(self.free)):
             ids = bits(mask)
             if any(_sum(self.allocatable, ids, kind) < size for kind, size in requested.items()):
@@ -58,8 +58,8 @@ class MemoryManager:
             if self._may_serve(ids) and all(
                 _sum(self.free, ids, kind) + reusable.get(mask, kind) >= size for kind, size in requested.items()
             ):
-                found.append(mask)
-        return [Hint(mask, mask.bit_count() == smallest) for mask in found]
+                hint_masks.append(mask)
+        return [Hint(mask, mask.bit_count() == smallest) for mask in hint_masks]
 
     def _may_serve(self, ids: Sequence[int]) -> bool:
         """Whether a container may have memory from these together: no container has some of them otherwise."""
@@ -69,7 +69,7 @@ class MemoryManager:
 
     def allocate(self, requested: Amounts, hint: Hint, reusable: Reusable) -> tuple[Block, ...] | str:
         """Take the memory, from the hint's NUMA nodes or a set around them; return it, or why it cannot be done."""
-        chosen = self._chosen(requested, hint, reusable)
+        chosen = self._choose_hint(requested, hint, reusable)
         if isinstance(chosen, str):
             return chosen
         assert chosen.mask is not None
@@ -81,7 +81,7 @@ class MemoryManager:
             self._take(block, max(0, block.size - reusable.get(chosen.mask, block.kind)))
         return blocks
 
-    def _chosen(self, requested: Amounts, hint: Hint, reusable: Reusable) -> Hint | str:
+    def _choose_hint(self, requested: Amounts, hint: Hint, reusable: Reusable) -> Hint | str:
         best = hint
         if hint.mask is None:
             offered = self._hints(requested, reusable)
@@ -140,7 +140,7 @@ class MemoryManager:
                     size -= part
 
 
-def reused(inits: Sequence[Block], blocks: Sequence[Block]) -> tuple[Block, ...]:
+def without_reused(inits: Sequence[Block], blocks: Sequence[Block]) -> tuple[Block, ...]:
     """Return the plain init containers' blocks without those that a later container reused.
 
     So nothing counts twice.

@@ -131,11 +131,11 @@ class MachineDefinition(Definition, frozen=True):
         evenly, page by page. Raises: ValueError naming the field and both values when it does not add up.
         """
         reserved: dict[int, dict[str, str]] = {}
-        for each in self.reserved_memory:
-            known = reserved.setdefault(each.numa_node, {})
-            if twice := sorted(set(known) & set(each.limits)):
-                raise ValueError(f"reservedMemory: {twice[0]} of NUMA node {each.numa_node} is given twice")
-            known.update(each.limits)
+        for reservation in self.reserved_memory:
+            known = reserved.setdefault(reservation.numa_node, {})
+            if twice := sorted(set(known) & set(reservation.limits)):
+                raise ValueError(f"reservedMemory: {twice[0]} of NUMA node {reservation.numa_node} is given twice")
+            known.update(reservation.limits)
         numas = self.numa or (NumaNode(),)
         totals: list[Amounts] = [{MEMORY: size} for size in _sizes(self.memory, [numa.memory for numa in numas])]
         for kind, text in self.hugepages.items():
@@ -168,12 +168,16 @@ class MachineDefinition(Definition, frozen=True):
 
     def allocatable(self) -> dict[str, str]:
         """Return the capacity less the system's reservations; huge pages do not count as memory."""
-        reserved = self.reserved if isinstance(self.reserved, int) else len(self.reserved)
-        found = self.capacity()
-        found["cpu"] = format_amount("cpu", amount("cpu", self.cpu_text) - 1000 * reserved)
+        reserved = (
+            self.effective_reserved_cpus
+            if isinstance(self.effective_reserved_cpus, int)
+            else len(self.effective_reserved_cpus)
+        )
+        amounts = self.capacity()
+        amounts["cpu"] = format_amount("cpu", amount("cpu", self.cpu_text) - 1000 * reserved)
         if not self._has_plain_memory:
-            found |= {kind: format_amount(kind, left) for kind, (_, left) in self.memory_by_numa().kinds().items()}
-        return found
+            amounts |= {kind: format_amount(kind, left) for kind, (_, left) in self.memory_by_numa().kinds().items()}
+        return amounts
 
     @property
     def _has_plain_memory(self) -> bool:
@@ -202,7 +206,7 @@ class MachineDefinition(Definition, frozen=True):
         return parse_topology_options(self.topology_options | short)
 
     @property
-    def reserved(self) -> int | tuple[int, ...]:
+    def effective_reserved_cpus(self) -> int | tuple[int, ...]:
         """The CPUs that the system keeps: their ids, or their number."""
         return parse_cpus(self.reserved_system_cpus) or self.reserved_cpus
 
@@ -279,14 +283,14 @@ class MachineDefinition(Definition, frozen=True):
 
 def _sizes(memory: str, shares: Sequence[str]) -> list[int]:
     total = amount(MEMORY, memory)
-    said = {numa: amount(MEMORY, text) for numa, text in enumerate(shares) if text}
-    silent = [numa for numa in range(len(shares)) if numa not in said]
-    left = total - sum(said.values())
+    sizes = {numa: amount(MEMORY, text) for numa, text in enumerate(shares) if text}
+    silent = [numa for numa in range(len(shares)) if numa not in sizes]
+    left = total - sum(sizes.values())
     if left < 0 or (left > 0 and not silent):
-        raise ValueError(f"memory: {memory} is {total} bytes, its NUMA nodes have {sum(said.values())} bytes")
+        raise ValueError(f"memory: {memory} is {total} bytes, its NUMA nodes have {sum(sizes.values())} bytes")
     for place, numa in enumerate(silent):
-        said[numa] = left // len(silent) + (left % len(silent) if place == 0 else 0)
-    return [said[numa] for numa in range(len(shares))]
+        sizes[numa] = left // len(silent) + (left % len(silent) if place == 0 else 0)
+    return [sizes[numa] for numa in range(len(shares))]
 
 
 def _allocatable(numa: int, total: Amounts, reserved: Mapping[str, str]) -> Amounts:

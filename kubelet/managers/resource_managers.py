@@ -7,11 +7,18 @@ the merged hint: its own (scope container), or one for the whole pod (scope pod)
 from collections.abc import Callable
 from typing import Final
 
-from kubelet.managers.allocation import NO_ALLOCATION, Allocation, Block, Rejection, devices_unexpected, unexpected
+from kubelet.managers.allocation import (
+    NO_ALLOCATION,
+    Allocation,
+    Block,
+    Rejection,
+    devices_unexpected,
+    unexpected_admission_error,
+)
 from kubelet.managers.cpu_manager import CpuManager
 from kubelet.managers.device_calls import Share
 from kubelet.managers.device_manager import DeviceManager
-from kubelet.managers.memory_manager import MemoryManager, Reusable, reused
+from kubelet.managers.memory_manager import MemoryManager, Reusable, without_reused
 from kubelet.managers.node_machine import MachineDefinition
 from kubelet.managers.topology import Hint, ProviderHints, merge
 from services.api.kinds.pod import Container, Pod
@@ -40,19 +47,19 @@ class ManagerCounters:
         has_whole_cores = node.has_static_cpus and node.cpu_choices.full_pcpus_only
         self._physical = ("container", "physical_cpu") if has_whole_cores else ()
 
-    def admitted(self, pod: Pod) -> None:
+    def count_admitted(self, pod: Pod) -> None:
         """Count an admitted pod: per container, or per pod."""
         if self._numa:
             containers = len(pod.spec.init_containers) + len(pod.spec.containers)
             self.counts.add(ALIGNED, *self._numa, by=1 if self._is_by_pod else containers)
 
-    def refused(self, *, is_topology: bool) -> None:
+    def count_refused(self, *, is_topology: bool) -> None:
         """Count a rejected pod. `is_topology`: because of its topology, rather than by a manager."""
         self.topology_errors += self._has_policy
         if self._numa and is_topology:
             self.counts.add(FAILED, *self._numa)
 
-    def pinned(self, manager: str, *, is_done: bool) -> None:
+    def count_pinning(self, manager: str, *, is_done: bool) -> None:
         """Count a container that requested CPUs (`cpu`) or memory of its own."""
         self.counts.add(f"kubelet_{manager}_manager_pinning_requests_total")
         if not is_done:
@@ -86,8 +93,8 @@ class _Served:
             self.reusable_devices[share.resource] = [device for device in held if device not in share.ids]
 
     def got_memory(self, blocks: tuple[Block, ...], *, leaves: bool) -> None:
-        self.reusable_memory.used(blocks, is_init=leaves)
-        self.init_memory = reused(self.init_memory, blocks)
+        self.reusable_memory.record_use(blocks, is_init=leaves)
+        self.init_memory = without_reused(self.init_memory, blocks)
         if leaves:
             self.init_memory += blocks
         else:
@@ -113,7 +120,7 @@ class ResourceManagers:
         self._numa_count = len(node.numa) or 1
         self.cpus: CpuManager | None = None
         if node.has_static_cpus:
-            self.cpus = CpuManager(node.machine(), options=node.cpu_choices, reserved=node.reserved)
+            self.cpus = CpuManager(node.machine(), options=node.cpu_choices, reserved=node.effective_reserved_cpus)
         self.memory: MemoryManager | None = None
         if node.memory_policy == "Static":
             self.memory = MemoryManager(node.memory_by_numa().allocatable)
@@ -163,25 +170,25 @@ class ResourceManagers:
         hint: Hint | None = None
         refused: Rejection | None = None
         if self._node.topology_policy != "none" and self._node.topology_scope == "pod":
-            hint = self._merged(self._known(pod_need(pod), is_exclusive), served)
+            hint = self._best_hint(self._managed_need(pod_need(pod), is_exclusive), served)
             refused = TOPOLOGY_ERROR if hint is None else None
         # Each in turn, and whether it leaves what it had to the next ones.
         inits = ((container, container.restart_policy != "Always") for container in pod.spec.init_containers)
         for container, leaves in (*inits, *((container, False) for container in pod.spec.containers)):
             if refused is not None:
                 break
-            need = self._known(container_need(container), is_exclusive)
+            need = self._managed_need(container_need(container), is_exclusive)
             if not need.is_empty:
                 refused = self._serve(container, need, served, hint, leaves=leaves)
         if refused is None:
-            self.counters.admitted(pod)
+            self.counters.count_admitted(pod)
             return served.allocation()
-        self.counters.refused(is_topology=refused is TOPOLOGY_ERROR)
+        self.counters.count_refused(is_topology=refused is TOPOLOGY_ERROR)
         if not (done := served.allocation()).is_empty:
             self.release(done)
         return refused
 
-    def _known(self, need: Need, is_exclusive: bool) -> Need:
+    def _managed_need(self, need: Need, is_exclusive: bool) -> Need:
         """Return what of a need managers of this node give out."""
         return Need(
             cpus=need.cpus if is_exclusive and self.cpus is not None else 0,
@@ -193,7 +200,7 @@ class ResourceManagers:
         self, container: Container, need: Need, served: _Served, hint: Hint | None, *, leaves: bool
     ) -> Rejection | None:
         """Allocate for one container inside the pod's hint, or its own; return why it cannot be done."""
-        hint = hint or self._merged(need, served)
+        hint = hint or self._best_hint(need, served)
         if hint is None:
             return TOPOLOGY_ERROR
         for resource, count in need.devices.items():
@@ -203,21 +210,21 @@ class ResourceManagers:
                 return devices_unexpected(ids)
             served.got_devices(Share(container.name, resource, ids), leaves=leaves)
         if self.cpus is not None and need.cpus:
-            problem = self.cpus.misaligned(need.cpus)
+            problem = self.cpus.alignment_error(need.cpus)
             cpus = problem or self.cpus.allocate(need.cpus, hint.mask, served.reusable_cpus)
-            self.counters.pinned("cpu", is_done=not isinstance(cpus, str))
+            self.counters.count_pinning("cpu", is_done=not isinstance(cpus, str))
             if isinstance(cpus, str):
-                return Rejection("SMTAlignmentError", problem) if problem else unexpected(cpus)
+                return Rejection("SMTAlignmentError", problem) if problem else unexpected_admission_error(cpus)
             served.got_cpus(container.name, cpus, leaves=leaves)
         if self.memory is not None and need.memory:
             blocks = self.memory.allocate(need.memory, hint, served.reusable_memory)
-            self.counters.pinned("memory", is_done=not isinstance(blocks, str))
+            self.counters.count_pinning("memory", is_done=not isinstance(blocks, str))
             if isinstance(blocks, str):
-                return unexpected(blocks)
+                return unexpected_admission_error(blocks)
             served.got_memory(blocks, leaves=leaves)
         return None
 
-    def _merged(self, need: Need, served: _Served) -> Hint | None:
+    def _best_hint(self, need: Need, served: _Served) -> Hint | None:
         """Return the best hint for this need, None when the topology policy refuses all of them."""
         policy = self._node.topology_policy
         if policy == "none":

@@ -56,8 +56,8 @@ def counted_hints(requested: int, free: Sequence[int], total: Sequence[int], nee
     will do. Sets without the NUMA nodes `needed`, which have reusable units, are left out.
     """
     smallest = smallest_count(requested, total)
-    found = (m for m in masks(len(total)) if m & needed == needed and sum(free[i] for i in bits(m)) >= requested)
-    return [Hint(mask, mask.bit_count() == smallest) for mask in found]
+    hint_masks = (m for m in masks(len(total)) if m & needed == needed and sum(free[i] for i in bits(m)) >= requested)
+    return [Hint(mask, mask.bit_count() == smallest) for mask in hint_masks]
 
 
 def merge(
@@ -98,7 +98,7 @@ def _best(lists: Sequence[Sequence[Hint]], everything: int, distances: Sequence[
         return Hint(everything, False)
     if common := _common(lists, everything):
         return Hint(min(common, key=fitness), True)
-    met = _met(lists, everything)
+    met = _common_masks(lists, everything)
     if not met:
         return Hint(everything, False)
     widths = ([hint.mask.bit_count() for hint in hints if hint.mask is not None] for hints in lists)
@@ -124,7 +124,7 @@ def _common(lists: Sequence[Sequence[Hint]], everything: int) -> set[int]:
     return common - {0}
 
 
-def _met(lists: Sequence[Sequence[Hint]], everything: int) -> Collection[int]:
+def _common_masks(lists: Sequence[Sequence[Hint]], everything: int) -> Collection[int]:
     """Return what the combinations' masks have in common, whether preferred or not."""
     met = {everything}
     for hints in lists:

@@ -20,7 +20,7 @@ from kubelet.node.shutdown import Period, plain_periods
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.static_pods.manifests import ManifestError, read_manifest
 from kubelet.switches import CpuOptionGates, KubeletSwitches, OptionSwitches, PolicySwitches, declarable_gates
-from services.api.features.declared_features import KubeletConfiguration, declared
+from services.api.features.declared_features import KubeletConfiguration, declared_names
 from services.api.kinds.node import Taint
 from services.api.metrics.usage import parse_curves
 from services.api.quantity import amount, format_amount
@@ -123,39 +123,39 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
 
     def allocatable(self) -> dict[str, str]:
         """Return the capacity less the system's reservations and the configured hard eviction thresholds."""
-        found = super().allocatable()
-        taken_of = self._said()
+        amounts = super().allocatable()
+        taken_of = self._reserved_amounts()
         if self._reserves_cpus:
             taken_of.pop("cpu", None)  # that stands for all of it
         else:
-            found["cpu"] = self.capacity()["cpu"]
+            amounts["cpu"] = self.capacity()["cpu"]
         if self.reserved_memory:
             taken_of.pop("memory", None)  # and so does reservedMemory, which must be as much
         for name, taken in taken_of.items():
-            found[name] = format_amount(name, max(0, amount(name, found.get(name, "0")) - taken))
-        return found
+            amounts[name] = format_amount(name, max(0, amount(name, amounts.get(name, "0")) - taken))
+        return amounts
 
     @property
     def _reserves_cpus(self) -> bool:
         return bool(self.reserved_cpus or self.reserved_system_cpus)
 
     @property
-    def reserved(self) -> int | tuple[int, ...]:
+    def effective_reserved_cpus(self) -> int | tuple[int, ...]:
         """The CPUs that the system keeps: their ids or number, at least the reserved CPUs rounded to whole ones."""
         if self._reserves_cpus:
-            return super().reserved
+            return super().effective_reserved_cpus
         milli = sum(amount("cpu", each.get("cpu", "0")) for each in (self.kube_reserved, self.system_reserved))
         return -(-milli // 1000)
 
-    def _said(self) -> dict[str, int]:
+    def _reserved_amounts(self) -> dict[str, int]:
         """Return what kubeReserved, systemReserved and the thresholds that are said come to."""
         taken: dict[str, int] = {}
         for reserved in (self.kube_reserved, self.system_reserved):
             for name, text in reserved.items():
                 taken[name] = taken.get(name, 0) + amount(name, text)
-        for each in thresholds(Eviction(hard=self.eviction.hard or {}), self.resource_capacities):
-            if (kept := _EVICTED.get(each.signal.name)) is not None:
-                taken[kept] = taken.get(kept, 0) + each.least
+        for threshold in thresholds(Eviction(hard=self.eviction.hard or {}), self.resource_capacities):
+            if (kept := _EVICTED.get(threshold.signal.name)) is not None:
+                taken[kept] = taken.get(kept, 0) + threshold.least
         return taken
 
     def present_images(self) -> dict[str, int]:
@@ -201,14 +201,15 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
                 if name not in RESERVABLE:
                     raise ValueError(f"{field}: {name!r}, want one of {', '.join(RESERVABLE)}")
                 amount(name, text)
-        total, said = (
+        total, reserved_amounts = (
             sum(amount("memory", each.limits.get("memory", "0")) for each in self.reserved_memory),
-            self._said(),
+            self._reserved_amounts(),
         )
-        if total and said.get("memory", total) != total:
+        if total and reserved_amounts.get("memory", total) != total:
             raise ValueError(
                 f'reservedMemory: the total amount "{format_amount("memory", total)}" of type "memory" is not equal to '
-                f'the value "{format_amount("memory", said["memory"])}" determined by Node Allocatable feature'
+                f'the value "{format_amount("memory", reserved_amounts["memory"])}" determined by Node '
+                "Allocatable feature"
             )
         self.present_images()
         if self.max_parallel_image_pulls < 0 or (self.serialize_image_pulls and self.max_parallel_image_pulls > 1):
@@ -256,7 +257,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
             return tuple(sorted(set(self.declared_features)))
         policy = "static" if self.has_static_cpus else "none"
         gates = declarable_gates(switches) | self.feature_gates
-        return declared(KubeletConfiguration(gates, policy, RUNTIME_FEATURES), switches.release)
+        return declared_names(KubeletConfiguration(gates, policy, RUNTIME_FEATURES), switches.release)
 
     def features(self, switches: KubeletSwitches) -> NodeFeatures:
         """Return the node's features that pods may need besides resources. `switches`: the node's."""
@@ -279,7 +280,7 @@ def _numa(text: str) -> list[dict[str, int]]:
 _RESIZABLE = frozenset(("cpu", "memory", "ephemeralStorage", "pods", "extended"))
 
 
-def resized(node: NodeDefinition, text: str) -> NodeDefinition:
+def resize_node(node: NodeDefinition, text: str) -> NodeDefinition:
     """Return the definition with the machine's changed resources: a JSON object of fields, "" for as defined.
 
     Raises: ValueError if the text cannot be read or has other fields, or if the node allocates single CPUs or
@@ -288,15 +289,15 @@ def resized(node: NodeDefinition, text: str) -> NodeDefinition:
     if not text.strip():
         return node
     try:
-        said = msgspec.json.decode(text)
+        fields = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise ValueError(f"node {node.name}: capacity: {error}") from None
-    if not isinstance(said, dict) or (unknown := sorted(said.keys() - _RESIZABLE)):
-        what = f"{unknown[0]!r}" if isinstance(said, dict) else f"{text[:40]!r}"
+    if not isinstance(fields, dict) or (unknown := sorted(fields.keys() - _RESIZABLE)):
+        what = f"{unknown[0]!r}" if isinstance(fields, dict) else f"{text[:40]!r}"
         raise ValueError(f"node {node.name}: capacity: {what}: want {', '.join(sorted(_RESIZABLE))}")
     if node.numa or node.has_static_cpus or node.memory_policy == "Static":
         raise ValueError(f"node {node.name}: capacity: its managers hand out what there was at its start")
-    return NodeDefinition.parse({**msgspec.to_builtins(node), **said})
+    return NodeDefinition.parse({**msgspec.to_builtins(node), **fields})
 
 
 def node_switches(node: NodeDefinition, switches: Switches) -> Switches:
@@ -308,21 +309,21 @@ def node_switches(node: NodeDefinition, switches: Switches) -> Switches:
     return switches.replace(own) if own else switches
 
 
-def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
+def apply_switches(node: NodeDefinition, switches: Switches) -> NodeDefinition:
     """Return the definition with the fields that switches override; an empty switch overrides nothing.
 
     Raises: ValueError naming the node when the result is invalid, or when a CPU option's feature gate is off.
     """
     policies, options = asdict(switches.of(PolicySwitches)), asdict(switches.of(OptionSwitches))
-    said: dict[str, Any] = {field: text for field, text in policies.items() if text}
-    said |= {field: parse_options(text) for field, text in options.items() if text}
-    if "cpu_options" in said:
-        said["full_pcpus_only"] = False
-    if "topology_options" in said:
-        said["prefer_closest_numa"] = False
-    changed = msgspec.structs.replace(node, **said) if said else node
+    fields: dict[str, Any] = {field: text for field, text in policies.items() if text}
+    fields |= {field: parse_options(text) for field, text in options.items() if text}
+    if "cpu_options" in fields:
+        fields["full_pcpus_only"] = False
+    if "topology_options" in fields:
+        fields["prefer_closest_numa"] = False
+    changed = msgspec.structs.replace(node, **fields) if fields else node
     try:
-        if said:
+        if fields:
             changed.check()
         gates = node_switches(node, switches).of(CpuOptionGates)
         check_gates(changed.all_cpu_options, alpha=gates.alpha, beta=gates.beta)

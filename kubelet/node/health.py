@@ -50,13 +50,13 @@ class NodeFaults(msgspec.Struct, frozen=True):
     @property
     def all_starts(self) -> tuple[StartFault, ...]:
         """The faults of pod starts, including those from broken parts of the node."""
-        found = list(self.starts)
+        faults = list(self.starts)
         for ailment in self.ailments:
             if ailment.part == RUNTIME:
-                found += (StartFault(SANDBOX, for_s=ailment.for_s), StartFault(CREATE, for_s=ailment.for_s))
+                faults += (StartFault(SANDBOX, for_s=ailment.for_s), StartFault(CREATE, for_s=ailment.for_s))
             elif ailment.part == NETWORK:
-                found.append(StartFault(NETWORK, for_s=ailment.for_s))
-        return tuple(found)
+                faults.append(StartFault(NETWORK, for_s=ailment.for_s))
+        return tuple(faults)
 
 
 def parse_node_faults(text: str) -> NodeFaults:

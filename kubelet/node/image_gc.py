@@ -94,8 +94,8 @@ class ImageCollector:
         error = ""
         if 100 - available * 100 // capacity >= policy.high_percent:
             wanted = capacity * (100 - policy.low_percent) // 100 - available
-            found, freed = self._unused(now, left, in_use, wanted)
-            gone += [(name, SPACE) for name in found]
+            unused_images, freed = self._unused_images(now, left, in_use, wanted)
+            gone += [(name, SPACE) for name in unused_images]
             if freed < wanted:
                 error = (
                     "Failed to garbage collect required amount of images. "
@@ -108,7 +108,7 @@ class ImageCollector:
     def delete_unused(self, now: float, images: Mapping[str, int], in_use: Collection[str]) -> Collected:
         """Return every unused image for deletion, because the node is short of disk."""
         self.look(now, images, in_use)
-        found, _ = self._unused(now, images, in_use, math.inf)
+        found, _ = self._unused_images(now, images, in_use, math.inf)
         gone = [(name, SPACE) for name in found]
         self._forget(gone)
         return Collected(tuple(gone))
@@ -117,19 +117,19 @@ class ImageCollector:
         for name, _ in gone:
             del self._known[name]
 
-    def _unused(
+    def _unused_images(
         self, now: float, images: Mapping[str, int], in_use: Collection[str], wanted: float
     ) -> tuple[list[str], int]:
         """Return unused images until their sizes come to what is wanted, and what they come to."""
-        found: list[str] = []
+        names: list[str] = []
         freed = 0
         for name in self._in_order():
             if freed >= wanted:
                 break
             if name in images and name not in in_use and now - self._known[name].first_seen_s >= self._policy.min_age_s:
-                found.append(name)
+                names.append(name)
                 freed += images[name]
-        return found, freed
+        return names, freed
 
     def _in_order(self) -> list[str]:
         """Return the images, longest unused first."""

@@ -81,7 +81,7 @@ class NodeLife:
             case "health":
                 self._look(now)
             case "images":
-                self._out.effects.append(ReportNode(images=self._images.reported()))
+                self._out.effects.append(ReportNode(images=self._images.status_images()))
             case "image-gc":
                 self._gc_at_s = None
                 self._collect_images(now)
@@ -131,14 +131,14 @@ class NodeLife:
             self._set_timer("image-gc", self._gc_at_s)
 
     def _collect_images(self, now: float) -> None:
-        found = self._collector.collect(
+        collection = self._collector.collect(
             now, self._images.present, self._table.images_in_use(), self._pressure.own_use(now).get("imagefs", 0)
         )
-        self._delete_images(found, now)
-        if found.error:
-            self._out.effects.append(RecordNodeEvent("FreeDiskSpaceFailed", found.error, "Warning"))
-        if found.has_failed_twice:
-            self._out.effects.append(RecordNodeEvent("ImageGCFailed", found.error, "Warning"))
+        self._delete_images(collection, now)
+        if collection.error:
+            self._out.effects.append(RecordNodeEvent("FreeDiskSpaceFailed", collection.error, "Warning"))
+        if collection.has_failed_twice:
+            self._out.effects.append(RecordNodeEvent("ImageGCFailed", collection.error, "Warning"))
         self._collect_later(now)
 
     def reclaim_images(self, now: float) -> None:

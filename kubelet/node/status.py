@@ -121,7 +121,7 @@ class NodeReport:
         self.reasons: tuple[str, ...] = ()
         """Why the node is not Ready; none: it is."""
         present = NodeImages(definition.present_images())
-        self.images: tuple[tuple[str, int], ...] = present.reported()
+        self.images: tuple[tuple[str, int], ...] = present.status_images()
         self.volumes_in_use: tuple[str, ...] | None = None
         """The attachable volumes that pods mount or are about to; None: nothing is said of them."""
         self.devices: Mapping[str, tuple[int, int]] = {}
@@ -136,7 +136,7 @@ class NodeReport:
         held = self._since.get(kind)
         if held is None or held[0] != status:
             held = self._since[kind] = (status, now)
-            self._turned(event)
+            self._add_news(event)
         elif not held[1]:
             # Whoever made the Node said so without a time, as snapshots of other tools do.
             held = self._since[kind] = (status, now)
@@ -149,7 +149,7 @@ class NodeReport:
             "lastTransitionTime": held[1],
         }
 
-    def seen(self, kind: str, status: str, since: str) -> None:
+    def observe(self, kind: str, status: str, since: str) -> None:
         """Take over a condition from the API, so that an equal one keeps its transition time.
 
         `since`: "" if the API shows none.
@@ -168,16 +168,16 @@ class NodeReport:
         self.advertised, self._withdrawn = others, tuple(left)
         return bool(self._withdrawn) or not others.items() <= shown.allocatable.items()
 
-    def cordoned(self, is_cordoned: bool) -> None:
+    def set_cordoned(self, is_cordoned: bool) -> None:
         """Take over whether the Node is unschedulable; a kubelet that starts assumes schedulable, as upstream's.
 
         Source: upstream `pkg/kubelet/kubelet_node_status.go` (`recordNodeSchedulableEvent`).
         """
         if is_cordoned != self._is_cordoned:
             self._is_cordoned = is_cordoned
-            self._turned("NodeNotSchedulable" if is_cordoned else "NodeSchedulable")
+            self._add_news("NodeNotSchedulable" if is_cordoned else "NodeSchedulable")
 
-    def _turned(self, event: str) -> None:
+    def _add_news(self, event: str) -> None:
         self.news.append((event, f"Node {self.definition.name} status is now: {event}"))
 
     def _allocatable(self) -> Document:
@@ -200,7 +200,7 @@ class NodeReport:
             text = reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]"  # as Go spells several errors
             ready = ("False", "KubeletNotReady", text, "NodeNotReady")
         conditions.append(self._condition("Ready", *ready, wall_s))
-        made: Document = {
+        status: Document = {
             "capacity": self.definition.capacity() | {name: str(n) for name, (n, _) in self.devices.items()},
             "allocatable": self._allocatable(),
             "conditions": conditions,
@@ -223,16 +223,16 @@ class NodeReport:
             },
         }
         if not self.definition.supplemental_groups_policy:
-            made["features"] = {"supplementalGroupsPolicy": False}
+            status["features"] = {"supplementalGroupsPolicy": False}
         # Null takes away what another wrote, or a former kubelet with other gates.
-        made["declaredFeatures"] = list(self._declared) if self._declared else None
+        status["declaredFeatures"] = list(self._declared) if self._declared else None
         if self.images:
-            made["images"] = [{"names": [name], "sizeBytes": size} for name, size in self.images]
+            status["images"] = [{"names": [name], "sizeBytes": size} for name, size in self.images]
         if self.volumes_in_use is not None:
-            made["volumesInUse"] = list(self.volumes_in_use)
+            status["volumesInUse"] = list(self.volumes_in_use)
         if self.port > 0:
-            made["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self.port}}
-        return made
+            status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self.port}}
+        return status
 
 
 def lease_document(node: str, node_uid: str, duration_s: int, wall_s: float) -> Document:

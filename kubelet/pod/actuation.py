@@ -55,7 +55,7 @@ def plan(actual: PodResources, allocated: PodResources, running: Iterable[str]) 
     return calls
 
 
-def applied(actual: PodResources, allocated: PodResources, call: Call) -> PodResources:
+def resources_after_call(actual: PodResources, allocated: PodResources, call: Call) -> PodResources:
     """Return the size that runs after the call."""
     if call.container == POD:
         assert allocated.level is not None
@@ -64,7 +64,7 @@ def applied(actual: PodResources, allocated: PodResources, call: Call) -> PodRes
     return msgspec.structs.replace(actual, containers={**actual.containers, call.container: size})
 
 
-def restarted(actual: PodResources, allocated: PodResources, container: str) -> PodResources:
+def resources_after_restart(actual: PodResources, allocated: PodResources, container: str) -> PodResources:
     """Return the size that runs after a container was started anew."""
     return msgspec.structs.replace(actual, containers={**actual.containers, container: allocated.of(container)})
 
@@ -72,11 +72,11 @@ def restarted(actual: PodResources, allocated: PodResources, container: str) -> 
 def _with(old: ResourceRequirements | None, new: ResourceRequirements, resource: str) -> ResourceRequirements:
     old = old or ResourceRequirements()
 
-    def merged(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
+    def merge(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
         rest = {name: value for name, value in before.items() if name != resource}
         return {**rest, resource: after[resource]} if resource in after else rest
 
-    return ResourceRequirements(merged(old.requests, new.requests), merged(old.limits, new.limits))
+    return ResourceRequirements(merge(old.requests, new.requests), merge(old.limits, new.limits))
 
 
 def _value(resources: ResourceRequirements, resource: str) -> tuple[int | None, int | None]:
@@ -118,7 +118,7 @@ def must_restart(container: Container, actual: PodResources, allocated: PodResou
 
 def memory_in_use(pod: KubeletPod, container: str, age_s: float) -> int:
     """Return the bytes that a container of this age uses: by its curves, or else by the annotation."""
-    return usage.used(pod, container, age_s).get("memory", memory_used(pod.metadata.annotations, container))
+    return usage.used_amounts(pod, container, age_s).get("memory", memory_used(pod.metadata.annotations, container))
 
 
 def failing_calls(pod: KubeletPod) -> int:
@@ -164,7 +164,7 @@ def _pod_limit(resources: PodResources) -> int | None:
 def size_text(pod: KubeletPod, resources: PodResources, generation: int, error: str = "") -> str:
     """Return the size as JSON, as the events of a resize carry it."""
 
-    def listed(containers: tuple[Container, ...]) -> list[Document]:
+    def container_sizes(containers: tuple[Container, ...]) -> list[Document]:
         return [
             {"name": c.name, "resources": requirements(resources.of(c.name))}
             for c in containers
@@ -172,9 +172,9 @@ def size_text(pod: KubeletPod, resources: PodResources, generation: int, error: 
         ]
 
     body: Document = {}
-    if inits := listed(pod.spec.init_containers):
+    if inits := container_sizes(pod.spec.init_containers):
         body["initContainers"] = inits
-    body["containers"] = listed(pod.spec.containers)
+    body["containers"] = container_sizes(pod.spec.containers)
     body["generation"] = generation
     if error:
         body["error"] = error

@@ -132,7 +132,7 @@ class Container:
         self.waiting_reason, self.waiting_message = reason, message
         self.become(_C.STUCK, due_s)
 
-    def created(self, t: float) -> None:
+    def on_created(self, t: float) -> None:
         """Count the container as created by the runtime; it counts as started once its record is durable."""
         self.become(_C.RECORDING)
         self.created_total += 1

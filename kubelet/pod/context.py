@@ -146,9 +146,9 @@ class PodContext:
     def __post_init__(self) -> None:
         self.latency = self.node.latency.for_pod(self.node.name, self.key.uid)
         self.generation = self.pod.metadata.generation
-        self.allocated = self.actual = self.desired(self.pod)
+        self.allocated = self.actual = self.desired_resources(self.pod)
 
-    def desired(self, pod: KubeletPod) -> PodResources:
+    def desired_resources(self, pod: KubeletPod) -> PodResources:
         """Return the size that a version of the pod requests, as far as this node can resize it."""
         return resources_of(pod, with_init_containers=self.node.policy.resizes_init_containers)
 

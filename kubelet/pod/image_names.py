@@ -40,13 +40,13 @@ def _problem(image: str) -> str:
     repository = rest.partition(":")[0]
     if repository.lower() != repository:
         return f"{_FORMAT}: repository name ({repository}) must be lowercase"
-    found = _REFERENCE.fullmatch(f"{domain}/{rest}")
-    if found is None:
+    match = _REFERENCE.fullmatch(f"{domain}/{rest}")
+    if match is None:
         return _FORMAT
-    path = found["name"].partition("/")[2]
+    path = match["name"].partition("/")[2]
     if len(path) > _LONGEST:
         return f"repository name must not be more than {_LONGEST} characters"
-    return _digest_problem(found["digest"] or "")
+    return _digest_problem(match["digest"] or "")
 
 
 def _split(image: str) -> tuple[str, str]:

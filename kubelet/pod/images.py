@@ -28,33 +28,33 @@ def step(pod: PodContext, container: Container, t: float) -> bool:
     spec, images = _spec_of(pod, container), pod.node.images
     policy = spec.image_pull_policy
     if spec.volume_mounts and (problem := _volume_image_problem(pod, spec, t)):
-        _failed(pod, container, t, *problem)
+        _fail(pod, container, t, *problem)
         return True
     if text := problem_of(image):
         pod.event(EVENT, text, "Warning", of=container)
-        _failed(pod, container, t, REASON, text)
+        _fail(pod, container, t, REASON, text)
         return True
     is_here = image in images.present or (image in images.fetched if pull is None else pull.is_done)
     if is_here and policy != "Always":
         pod.event("Pulled", PRESENT.format(image), of=container)
-        _found(pod, container, t)
+        _on_image_present(pod, container, t)
         return False
     if policy == "Never":
         text = NEVER.format(image)
         pod.event(NEVER_PULLED, text, "Warning", of=container)
-        _failed(pod, container, t, NEVER_PULLED, text)
+        _fail(pod, container, t, NEVER_PULLED, text)
         return True
     if pull is None:
         took_s = pod.draw("image", container)
         _fetch(pod, image, _pulled_text(image, took_s, took_s, images.present.get(image, 0)), of=container)
-        _found(pod, container, t)
+        _on_image_present(pod, container, t)
         return False
     if container.state == ContainerState.PULLING:
-        return _pulled(pod, container, pull, t)
+        return _finish_pull(pod, container, pull, t)
     if container.state == ContainerState.STUCK and t < pull.failed_s + pull.backoff_s:
         text = f'Back-off pulling image "{image}"'
         pod.event("BackOff", text, of=container)
-        _failed(pod, container, t, "ImagePullBackOff", f"{text}: ErrImagePull: {_error(image)}")
+        _fail(pod, container, t, "ImagePullBackOff", f"{text}: ErrImagePull: {_error(image)}")
         return True
     pod.event("Pulling", f'Pulling image "{image}"', of=container)
     if pull.first_s is None:
@@ -104,20 +104,20 @@ def _pull_of(pod: PodContext, container: Container) -> Pull | None:
     return container.pull if container.must_pull else None
 
 
-def _pulled(pod: PodContext, container: Container, pull: Pull, t: float) -> bool:
+def _finish_pull(pod: PodContext, container: Container, pull: Pull, t: float) -> bool:
     image, script = container.image, container.script
     assert pull.first_s is not None
     if t - pull.first_s < script.pull_fails_s:
         pull.failed_s = t
         pull.backoff_s = min(pull.backoff_s * 2 or PULL_BACKOFF_S, PULL_BACKOFF_MAX_S)
         pod.event("Failed", f'Failed to pull image "{image}": {_error(image)}', "Warning", of=container)
-        _failed(pod, container, t, "ErrImagePull", _error(image))
+        _fail(pod, container, t, "ErrImagePull", _error(image))
         return True
     pull.is_done, pull.done_s = True, t
     pod.node.images.add(image, pull.took_s, t)
     text = _pulled_text(image, pull.took_s, pull.waited_s, pod.node.images.present[image])
     pod.event("Pulled", text, of=container)
-    _found(pod, container, t)
+    _on_image_present(pod, container, t)
     return False
 
 
@@ -129,7 +129,7 @@ def recover(pod: PodContext, container: Container, now: float) -> None:
         pod.node.images.add(container.image, container.script.pull_s, now)
 
 
-def _found(pod: PodContext, container: Container, t: float) -> None:
+def _on_image_present(pod: PodContext, container: Container, t: float) -> None:
     """The image is here: create the container, once plugins have prepared its devices."""
     pod.reach(f"image {container.name}")
     if container.ended is None:
@@ -181,7 +181,7 @@ def _spelt(seconds: float) -> str:
     return Duration(int(seconds * 1000 + 0.5) / 1000).text
 
 
-def _failed(pod: PodContext, container: Container, t: float, reason: str, message: str) -> None:
+def _fail(pod: PodContext, container: Container, t: float, reason: str, message: str) -> None:
     pod.event("Failed", f"Error: {reason}", "Warning", of=container)
     container.wait_for_sync(t + SYNC_S, reason, message)
 

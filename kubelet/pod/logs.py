@@ -130,7 +130,7 @@ def _lines(
 ) -> list[LogLine]:
     written = speaks(started_s, until_s - started_s)
     if written is not None:
-        return _written(started_s, written, is_over=exit_code is not None)
+        return _written_lines(started_s, written, is_over=exit_code is not None)
     lines = [LogLine(started_s, 0, f"container {name} started, restart {restart}")]
     beats = int((until_s - started_s) / HEARTBEAT_LINE_S)
     for beat in range(max(1, beats - HEARTBEAT_LINES_MAX + 1), beats + 1):
@@ -141,16 +141,18 @@ def _lines(
     return lines
 
 
-def _written(started_s: float, written: Sequence[OutputPiece], *, is_over: bool) -> list[LogLine]:
+def _written_lines(started_s: float, written: Sequence[OutputPiece], *, is_over: bool) -> list[LogLine]:
     """Return the lines of what was written, each dated by the write that ended it; at the end also what no line end
     follows."""
     lines: list[LogLine] = []
     rests: dict[int, bytes] = {}
-    for each in written:
-        *whole, rest = (rests.get(each.stream, b"") + each.data).split(b"\n")
-        rests[each.stream] = rest
+    for piece in written:
+        *whole, rest = (rests.get(piece.stream, b"") + piece.data).split(b"\n")
+        rests[piece.stream] = rest
         for text in whole:
-            lines.append(LogLine(started_s + each.after_s, len(lines), text.decode("utf-8", "replace"), is_output=True))
+            lines.append(
+                LogLine(started_s + piece.after_s, len(lines), text.decode("utf-8", "replace"), is_output=True)
+            )
     last_s = started_s + (written[-1].after_s if written else 0.0)
     for rest in filter(None, rests.values() if is_over else ()):
         lines.append(LogLine(last_s, len(lines), rest.decode("utf-8", "replace"), is_output=True))

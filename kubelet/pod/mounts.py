@@ -16,7 +16,7 @@ from kubelet.references.references import (
     Answers,
     Reference,
     claim_problem,
-    mounted,
+    mounted_volumes,
     of_volume,
     volume_problem,
 )
@@ -62,7 +62,7 @@ class Mounts:
 
     def begin(self, pod: KubeletPod, now: float) -> None:
         """Begin with no volume mounted: all are tried from now on."""
-        volumes = mounted(pod)
+        volumes = mounted_volumes(pod)
         self._waits = {v.name: Wait(now) for v in volumes if next(of_volume(pod, v), None) or v.downward_api}
 
     @property
@@ -77,7 +77,9 @@ class Mounts:
 
     def references(self, pod: KubeletPod, t: float) -> list[Reference]:
         """Return the objects to read for the volumes that are due, without duplicates."""
-        self._due = [v for v in mounted(pod) if v.name in self._waits and self._waits[v.name].at_s <= t + EARLY_S]
+        self._due = [
+            v for v in mounted_volumes(pod) if v.name in self._waits and self._waits[v.name].at_s <= t + EARLY_S
+        ]
         found = (r for v in self._due for r in of_volume(pod, v) if self._reads_claims or r.resource != CLAIMS)
         return list(dict.fromkeys(found))
 

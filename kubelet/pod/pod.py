@@ -23,7 +23,7 @@ from kubelet.runtime.behavior import script_of
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.probers import probes_of
 from kubelet.runtime.records import LOST_EXIT, PodRecord
-from kubelet.runtime.resources import aligned
+from kubelet.runtime.resources import align_resources
 from kubelet.runtime.script import StartFaults
 from kubelet.status.versions import TAKEN_BACK
 from kubelet.timers import EARLY_S
@@ -99,7 +99,7 @@ class Pod(PodContext):
 
     def resume(self, record: PodRecord, now: float) -> list[Effect]:
         """Start the pod with its former allocation; the runtime has forgotten the pod (FM-K5)."""
-        self.allocated = self.actual = aligned(record.allocated, self.allocated)
+        self.allocated = self.actual = align_resources(record.allocated, self.allocated)
         return self.begin(now)
 
     def advance(self, now: float) -> list[Effect]:
@@ -115,15 +115,15 @@ class Pod(PodContext):
         self.startup.due_s = now + self.latency.of("worker")
         return self.advance(now)
 
-    def saved(self, seq: int, now: float) -> list[Effect]:
+    def on_saved(self, seq: int, now: float) -> list[Effect]:
         """Start the containers that wait for the record `seq`, which is durable now."""
         self.durable_seq = max(self.durable_seq, seq)
         for container in self.containers:
             if container.state == _C.RECORDING and container.record_seq <= self.durable_seq:
-                self._started(container, now)
+                self._on_started(container, now)
         if self.state == _P.STOPPED and self.saved_seq <= self.durable_seq:
-            self._terminated(now)
-        self.startup.saved(now)
+            self._on_terminated(now)
+        self.startup.on_saved(now)
         self.resize.go_on(now)
         return self.advance(now)
 
@@ -198,7 +198,7 @@ class Pod(PodContext):
         if self.state == _P.STOPPED and self.ever_started:
             self.save()
         elif self.state == _P.STOPPED:
-            self._terminated(now)
+            self._on_terminated(now)
         return self.advance(now)
 
     def devices_prepared(self, name: str, problem: str, now: float) -> list[Effect]:
@@ -259,7 +259,7 @@ class Pod(PodContext):
     def _recall(self, now: float) -> None:
         """Take for ended what the API server knows to have run and the runtime does not: its record was lost."""
         lost: list[Container] = []
-        reported = self._reported()
+        reported = self._reported_statuses()
         for container in self.containers:
             known = reported.get(container.name)
             if known is None or not has_run(known):
@@ -282,7 +282,7 @@ class Pod(PodContext):
         for container in again:
             container.become(_C.WAITING)
 
-    def _reported(self) -> dict[str, ContainerStatus]:
+    def _reported_statuses(self) -> dict[str, ContainerStatus]:
         shown = self.pod.status
         return {each.name: each for each in (*shown.init_container_statuses, *shown.container_statuses)}
 
@@ -291,8 +291,8 @@ class Pod(PodContext):
         self.started_s = record.start_s
         self.pod_ip = record.pod_ip or self.pod_ip
         asked = self.allocated
-        self.allocated = aligned(record.allocated, asked)
-        self.actual = self.allocated if record.actual is None else aligned(record.actual, asked)
+        self.allocated = align_resources(record.allocated, asked)
+        self.actual = self.allocated if record.actual is None else align_resources(record.actual, asked)
         lost = self._adopt_containers(record, now)
         self.ever_started = bool(record.containers)
         self.startup.recover(record.claims, is_finished=record.is_finished)
@@ -309,7 +309,7 @@ class Pod(PodContext):
             self.termination = Termination("completed", now)
             self.become(_P.STOPPED)
             self.resize.abandon()
-            self._terminated(now)
+            self._on_terminated(now)
             return self._flush(now)
         if lost:
             return self._begin_again(lost, now)
@@ -324,20 +324,25 @@ class Pod(PodContext):
         """Have each container be what the record says; return those that ended with the machine."""
         lost: list[Container] = []
         recorded = {c.name: c for c in record.containers}
-        reported = self._reported()
+        reported = self._reported_statuses()
         for container in self.containers:
-            found = recorded.get(container.name)
-            if found is None:
+            container_record = recorded.get(container.name)
+            if container_record is None:
                 continue
-            container.restarts, container.created_total = found.restarts, found.restarts + 1
+            container.restarts, container.created_total = container_record.restarts, container_record.restarts + 1
             images.recover(self, container, now)
             known = reported.get(container.name)
             if known is not None and (gone := known.last_state.terminated):
                 container.last = Ended(gone.exit_code, gone.reason, gone.started_at or "", gone.finished_at or "")
-            container.run(found.started_s)
-            if found.exit_code >= 0:
-                is_lost = found.exit_code == LOST_EXIT and not record.is_finished
-                container.end(found.finished_s, found.exit_code, "Unknown" if is_lost else "", self.time_text)
+            container.run(container_record.started_s)
+            if container_record.exit_code >= 0:
+                is_lost = container_record.exit_code == LOST_EXIT and not record.is_finished
+                container.end(
+                    container_record.finished_s,
+                    container_record.exit_code,
+                    "Unknown" if is_lost else "",
+                    self.time_text,
+                )
                 if is_lost:
                     lost.append(container)
                 continue
@@ -420,7 +425,7 @@ class Pod(PodContext):
                     status.refresh(self, t)
                     self._next_container(t)
                 else:
-                    self._created(container, t)
+                    self._on_created(container, t)
             case _C.RUNNING:
                 self._run(container, t)
             case _C.BACKOFF:
@@ -435,14 +440,14 @@ class Pod(PodContext):
         # A status is only worth a write where the machine has come to wait for time to pass: what follows at once is
         # written with what it leads to.
         lifecycle.step_memory(self, now)
-        found, self.effects = self.effects, []
+        effects, self.effects = self.effects, []
         if self.state == _P.STOPPED:
-            return found
+            return effects
         for container in self.containers:
             if container.state == _C.RECORDING:
-                return found
-        found.append(STATUS_CHANGED)
-        return found
+                return effects
+        effects.append(STATUS_CHANGED)
+        return effects
 
     # --- containers start (kubelet 3.3) ---
 
@@ -487,15 +492,15 @@ class Pod(PodContext):
     def _begin(self, container: Container, t: float) -> None:
         container.look_for_image(t + self.draw("image", container))
 
-    def _created(self, container: Container, t: float) -> None:
+    def _on_created(self, container: Container, t: float) -> None:
         """The runtime has it; it starts once the record says so durably (N2)."""
         self.event("Created", "Container created", of=container)
-        container.created(t)
+        container.on_created(t)
         self.resize.container_created(container)
         self.save()
         container.record_seq = self.saved_seq
 
-    def _started(self, container: Container, now: float) -> None:
+    def _on_started(self, container: Container, now: float) -> None:
         if not self.ever_started:
             self.ever_started = True
             self.effects.append(PodStarted(container.name))
@@ -524,7 +529,7 @@ class Pod(PodContext):
         may_follow = lifecycle.step_hooks(self, container, t)
         end = container.ended_by(t)
         if end is not None:
-            self._exited(container, t, end)
+            self._on_exited(container, t, end)
             return
         may_follow = lifecycle.step_probes(self, container, t) or may_follow
         container.turn(t)
@@ -533,7 +538,7 @@ class Pod(PodContext):
         if may_follow:
             self._next_container(t)
 
-    def _exited(self, container: Container, t: float, end: tuple[float, int, str]) -> None:
+    def _on_exited(self, container: Container, t: float, end: tuple[float, int, str]) -> None:
         """It is known at `t` how the container ended."""
         at_s, code, reason = end
         container.end(at_s, code, reason, self.time_text)
@@ -605,7 +610,7 @@ class Pod(PodContext):
             return
         running = [c for c in self.containers if c.is_running]
         if not running:
-            self._stopped(t)
+            self._on_stopped(t)
             return
         first = [c for c in running if c.kind != SIDECAR] or running[-1:]
         for container in first:
@@ -616,7 +621,7 @@ class Pod(PodContext):
                 self.event("Killing", f"Stopping container {container.name}", of=container)
                 self._stop(container, t)
 
-    def _stopped(self, t: float) -> None:
+    def _on_stopped(self, t: float) -> None:
         if self.state in _ENDED:
             return
         self.become(_P.STOPPED)
@@ -624,9 +629,9 @@ class Pod(PodContext):
             self.effects.append(PodStopped(next(c.name for c in self.containers if c.has_run)))
             self.save()
         else:
-            self._terminated(t)
+            self._on_terminated(t)
 
-    def _terminated(self, now: float) -> None:
+    def _on_terminated(self, now: float) -> None:
         if self.startup.release_claims():
             return
         self.become(_P.TERMINATED)

@@ -50,7 +50,7 @@ class Resize:
     def allocate(self, pod: KubeletPod, now: float) -> None:
         """Allocate the size that the pod requests now. A pod without any record needs none for this either."""
         context, generation = self._pod, pod.metadata.generation
-        context.allocated = context.desired(pod)
+        context.allocated = context.desired_resources(pod)
         context.conditions.pop(RESIZE_PENDING, None)
         context.conditions.pop(RESIZE_IN_PROGRESS, None)
         context.set_resize_condition(now, RESIZE_IN_PROGRESS, "", "", generation)
@@ -147,7 +147,7 @@ class Resize:
             what = f'container "{call.container}"' if call.container else "the pod"
             self._fail(f"failed to resize {call.resource} of {what}: the runtime refused", t)
             return
-        context.actual = actuation.applied(context.actual, context.allocated, call)
+        context.actual = actuation.resources_after_call(context.actual, context.allocated, call)
         context.save()
         self._next_call(t)
 
@@ -172,5 +172,5 @@ class Resize:
         """Note that a container was started with the allocated size."""
         context = self._pod
         if context.actual is not context.allocated:
-            context.actual = actuation.restarted(context.actual, context.allocated, container.name)
+            context.actual = actuation.resources_after_restart(context.actual, context.allocated, container.name)
         self.restarting.pop(container.name, None)

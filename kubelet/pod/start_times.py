@@ -36,12 +36,12 @@ class StartTimes:
         self._unseen: dict[WorkerKey, None] = {}
         self._ending_s: dict[WorkerKey, float] = {}
 
-    def admitted(self, key: WorkerKey, now: float) -> None:
+    def on_admitted(self, key: WorkerKey, now: float) -> None:
         """Note that the pod's worker begins."""
         self._admitted_s[key] = now
         self._unseen[key] = None
 
-    def started(self, key: WorkerKey, now: float) -> None:
+    def on_started(self, key: WorkerKey, now: float) -> None:
         """Note that the pod's first container runs."""
         took_s = now - self._admitted_s.pop(key, now)
         self._out.observe(START, took_s, bounds=BOUNDS)
@@ -51,11 +51,11 @@ class StartTimes:
         """Note that the pod is being ended; the first call counts."""
         self._ending_s.setdefault(key, now)
 
-    def ended(self, key: WorkerKey, now: float) -> None:
+    def on_ended(self, key: WorkerKey, now: float) -> None:
         """Note that nothing of the pod runs any more."""
         self._out.observe(WORKER, now - self._ending_s.pop(key, now), "kill", bounds=DEFAULT_BOUNDS)
 
-    def shown(self, worker: PodContext, pod: KubeletPod, now: float) -> None:
+    def observe_pod(self, worker: PodContext, pod: KubeletPod, now: float) -> None:
         """Take the pod as the API server shows it."""
         if worker.key not in self._unseen:
             return

@@ -86,17 +86,17 @@ class Faults:
             return None
         self._tries += 1
         latency = self._pod.latency
-        found = own.strikes(stage, t, latency.share(stage, self._tries))
-        if found is None:
-            found = self.node.strikes(stage, t, latency.share(f"node {stage}", self._tries))
-        return found
+        until_s = own.strikes(stage, t, latency.share(stage, self._tries))
+        if until_s is None:
+            until_s = self.node.strikes(stage, t, latency.share(f"node {stage}", self._tries))
+        return until_s
 
     def retry_at_s(self, t: float, after_s: float = RETRY_S) -> float:
         """Return when the pod is synced again after a failure."""
         self._tries += 1
         return t + after_s * (1.0 + RETRY_JITTER * self._pod.latency.share("retry", self._tries))
 
-    def failed(self, reason: str, message: str, t: float) -> float:
+    def fail(self, reason: str, message: str, t: float) -> float:
         """Record and count a failure; return when the pod is synced again.
 
         It emits `StartFailed` once there were enough failures.
@@ -114,7 +114,7 @@ class Faults:
         if count + 1 >= least and t - first_s >= over_s:
             self._pod.effects.append(StartFailed(reason, message))
 
-    def seen(self, reason: str) -> tuple[int, float]:
+    def failures_of(self, reason: str) -> tuple[int, float]:
         """Return how often the start has failed for a reason, and when first; (0, 0.0) if never."""
         return self._counts.get(reason, (0, 0.0))
 
@@ -263,7 +263,7 @@ class Startup:
         pod = self._pod.pod
         wanted = self.mounts.references(pod, t) + ([] if self._besides else extras(pod))
         if not wanted:
-            self._resolved({}, t)
+            self._on_resolved({}, t)
             return
         self.stage, self.due_s = Stage.REFERENCES, None
         self._pod.effects.append(ResolveReferences("", tuple(dict.fromkeys(wanted))))
@@ -271,9 +271,9 @@ class Startup:
     def references_read(self, answers: Answers, now: float) -> None:
         """Take the objects that were read for the volumes."""
         if self.stage == Stage.REFERENCES and self.due_s is None and self._pod.termination is None:
-            self._resolved(answers, now)
+            self._on_resolved(answers, now)
 
-    def _resolved(self, answers: Answers, t: float) -> None:
+    def _on_resolved(self, answers: Answers, t: float) -> None:
         pod = self._pod
         self._besides = self._besides or {each: answers[each] for each in extras(pod.pod)}
         tried = self.mounts.take(pod.pod, answers, t)
@@ -318,7 +318,7 @@ class Startup:
         """End the sync: the pod's volumes were not mounted. That they were waited for in vain is no event of its own
         (upstream's syncPod says nothing of a wait that was interrupted)."""
         text = (
-            f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(self._unmounted())}], "
+            f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(self._unmounted_volumes())}], "
             f"unattached volumes=[{' '.join(unattached)}], "
             f"failed to process volumes=[{' '.join(unprocessed)}]: {problem}"
         )
@@ -347,7 +347,7 @@ class Startup:
         else:
             self.due_s = max(self._until_s, t)
 
-    def _unmounted(self) -> list[str]:
+    def _unmounted_volumes(self) -> list[str]:
         return self.mounts.names or self._volume_names()
 
     def _volume_names(self) -> list[str]:
@@ -360,7 +360,7 @@ class Startup:
             self._pod.save()
             self._seq = self._pod.saved_seq
 
-    def saved(self, now: float) -> None:
+    def on_saved(self, now: float) -> None:
         """Call the drivers if the record they wait for is durable now."""
         if self.claims == ClaimState.SAVING and self._seq <= self._pod.durable_seq:
             self.claims = ClaimState.CALLING
@@ -373,7 +373,7 @@ class Startup:
         if problem:
             self.claims = ClaimState.FAILED
             text = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
-            self.due_s = self.faults.failed(CLAIMS_FAILED, text, now)
+            self.due_s = self.faults.fail(CLAIMS_FAILED, text, now)
         else:
             self.claims = ClaimState.PREPARED
             self._pod.reach("claims")
@@ -394,10 +394,10 @@ class Startup:
             text = f"Unable to retrieve some image pull secrets ({', '.join(lacking)})"
             text += "; attempting to pull the image may not succeed."
             self._pod.event("FailedToRetrieveImagePullSecret", text, "Warning")
-        for each, read in self._besides.items():
-            if each.resource == RUNTIME_CLASSES and read.problem:
+        for reference, read in self._besides.items():
+            if reference.resource == RUNTIME_CLASSES and read.problem:
                 text = f"Failed to create pod sandbox: {read.problem}"
-                self.stage, self.due_s = Stage.WORKER, self.faults.failed("FailedCreatePodSandBox", text, t)
+                self.stage, self.due_s = Stage.WORKER, self.faults.fail("FailedCreatePodSandBox", text, t)
                 return False
         if self.faults.fails_until(SANDBOX, t) is None:
             self._pod.reach("sandbox")
@@ -407,7 +407,7 @@ class Startup:
             "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "
             f'"{self._pod.key.uid}": emulated'
         )
-        self.stage, self.due_s = Stage.MOUNT, self.faults.failed("FailedCreatePodSandBox", text, t)
+        self.stage, self.due_s = Stage.MOUNT, self.faults.fail("FailedCreatePodSandBox", text, t)
         return False
 
     def _finish(self) -> None:

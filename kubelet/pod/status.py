@@ -80,13 +80,13 @@ def refresh(pod: PodContext, t: float) -> None:
 def _closed_gates(pod: PodContext) -> list[str]:
     """Return what is wrong with each readiness gate that is not met (KEP-580)."""
     held = {c.type: c.status for c in pod.pod.status.conditions}
-    found: list[str] = []
+    problems: list[str] = []
     for kind in (gate.condition_type for gate in pod.pod.spec.readiness_gates):
         if kind not in held:
-            found.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+            problems.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
         elif held[kind] != "True":
-            found.append(f'the status of pod readiness gate "{kind}" is not "True", but {held[kind]}')
-    return found
+            problems.append(f'the status of pod readiness gate "{kind}" is not "True", but {held[kind]}')
+    return problems
 
 
 def render(pod: PodContext) -> Document:
@@ -147,7 +147,7 @@ def _render_container(pod: PodContext, container: Container) -> Document:
         unknown = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": text}
         state = {"terminated": {**unknown, "startedAt": None, "finishedAt": None}}
     last = container.ended if container.state in _BETWEEN_RUNS else container.last
-    made: Document = {
+    document: Document = {
         "name": container.name,
         "state": state,
         "lastState": {"terminated": msgspec.to_builtins(last)} if last is not None else {},
@@ -159,14 +159,14 @@ def _render_container(pod: PodContext, container: Container) -> Document:
     }
     if (size := pod.allocated.containers.get(container.name)) is not None:
         if size.requests:
-            made["allocatedResources"] = size.requests
-        made["resources"] = requirements(pod.actual.of(container.name) if container.is_running else size)
+            document["allocatedResources"] = size.requests
+        document["resources"] = requirements(pod.actual.of(container.name) if container.is_running else size)
     health = [*pod.device_health.get(container.name, ()), *pod.claim_health.get(container.name, ())]
     if health:
-        made["allocatedResourcesStatus"] = health
+        document["allocatedResourcesStatus"] = health
     if container.was_seen:
-        made["containerID"] = f"keplab://{pod.key.uid}/{container.name}/{container.restarts}"
-    return made
+        document["containerID"] = f"keplab://{pod.key.uid}/{container.name}/{container.restarts}"
+    return document
 
 
 @cache
@@ -201,12 +201,12 @@ def _is_done(container: Container) -> bool:
 
 def condition_document(pod: PodContext, kind: str, condition: Condition) -> Document:
     """Return a condition in the form in which it is written."""
-    made: Document = {"type": kind, "status": condition.status}
+    document: Document = {"type": kind, "status": condition.status}
     if condition.since:  # a condition of another writer may lack it, and "" is no time
-        made["lastTransitionTime"] = condition.since
-    made["observedGeneration"] = condition.generation or pod.generation
+        document["lastTransitionTime"] = condition.since
+    document["observedGeneration"] = condition.generation or pod.generation
     if condition.reason:
-        made["reason"] = condition.reason
+        document["reason"] = condition.reason
     if condition.message:
-        made["message"] = condition.message
-    return made
+        document["message"] = condition.message
+    return document

@@ -115,7 +115,7 @@ class PodTable:
         if (pod := self.pods.get(key)) is not None:
             self.perform(pod, pod.advance(now), now)
 
-    def saved(self, key: WorkerKey, seq: int, now: float) -> None:
+    def on_saved(self, key: WorkerKey, seq: int, now: float) -> None:
         """Take the news that a pod's record is durable."""
         pod = self.pods.get(key)
         if pod is None or seq == 0:
@@ -123,7 +123,7 @@ class PodTable:
         if key not in self._recorded:
             self._recorded[key] = None
             self._out.log("kubelet.checkpoint", pod.pod, key, {"seq": seq})
-        self.perform(pod, pod.saved(seq, now), now)
+        self.perform(pod, pod.on_saved(seq, now), now)
 
     def unhold_after(self, key: WorkerKey, now: float) -> None:
         """Start the pods that were held for this one, because it has ended."""
@@ -154,7 +154,7 @@ class PodTable:
         """Return the images of containers that run, or ran and whose pods are still known."""
         return frozenset(c.image for pod in self.pods.values() for c in pod.containers if c.has_run)
 
-    def ended(self, pod: Pod) -> None:
+    def on_ended(self, pod: Pod) -> None:
         """Free the pod's name, because nothing of the pod runs any more."""
         name = pod.pod.metadata.key
         left = self._names.get(name, 0) - 1

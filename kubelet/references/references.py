@@ -87,7 +87,7 @@ def containers_of(pod: KubeletPod) -> Iterator[KubeletContainer]:
     yield from pod.spec.ephemeral_containers
 
 
-def mounted(pod: KubeletPod) -> list[KubeletVolume]:
+def mounted_volumes(pod: KubeletPod) -> list[KubeletVolume]:
     """Return the volumes that some container uses, in the pod's order."""
     if not pod.spec.volumes:
         return []
@@ -129,26 +129,26 @@ def volume_problem(pod: KubeletPod, volume: KubeletVolume, answers: Answers) -> 
     if volume.downward_api is not None:
         return _downward(pod, (item.resource_field_ref for item in volume.downward_api.items))
     if volume.projected is not None:
-        return _projected(pod, volume.projected.sources, answers)
+        return _projected_error(pod, volume.projected.sources, answers)
     return ""
 
 
-def _projected(pod: KubeletPod, sources: tuple[VolumeProjection, ...], answers: Answers) -> str:
+def _projected_error(pod: KubeletPod, sources: tuple[VolumeProjection, ...], answers: Answers) -> str:
     """Return what is wrong with the sources: one error by itself, several in brackets, each once (upstream
     `utilerrors.NewAggregate`)."""
     asked = [reference for source in sources for reference in _of_source(pod, source)]
     has_tokens = all(answers[each].is_served for each in asked if each.resource == TOKENS)
-    found: dict[str, None] = {}
+    errors: dict[str, None] = {}
     for source in sources:
         if source.config_map is not None and (has_tokens or source.config_map.name != ROOT_CA):
-            found[_files(Reference(CONFIG_MAPS, source.config_map.name), source.config_map, answers)] = None
+            errors[_files(Reference(CONFIG_MAPS, source.config_map.name), source.config_map, answers)] = None
         if source.secret is not None:
-            found[_files(Reference(SECRETS, source.secret.name), source.secret, answers)] = None
+            errors[_files(Reference(SECRETS, source.secret.name), source.secret, answers)] = None
         if source.service_account_token is not None:
-            found[answers[next(iter(_of_source(pod, source)))].problem] = None
+            errors[answers[next(iter(_of_source(pod, source)))].problem] = None
         if source.downward_api is not None:
-            found[_downward(pod, (item.resource_field_ref for item in source.downward_api.items))] = None
-    wrong = [text for text in found if text]
+            errors[_downward(pod, (item.resource_field_ref for item in source.downward_api.items))] = None
+    wrong = [text for text in errors if text]
     return wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]" if wrong else ""
 
 
@@ -182,16 +182,16 @@ def claim_problem(pod: KubeletPod, volume: KubeletVolume, answers: Answers) -> s
 
 def of_container(container: KubeletContainer) -> tuple[Reference, ...]:
     """Return the objects to which the container's variables refer."""
-    found: dict[Reference, None] = {}
+    references: dict[Reference, None] = {}
     for source in container.env_from:
         if source.config_map_ref is not None:
-            found[Reference(CONFIG_MAPS, source.config_map_ref.name)] = None
+            references[Reference(CONFIG_MAPS, source.config_map_ref.name)] = None
         if source.secret_ref is not None:
-            found[Reference(SECRETS, source.secret_ref.name)] = None
+            references[Reference(SECRETS, source.secret_ref.name)] = None
     for variable in container.env:
         for resource, key in _keys(variable.value_from):
-            found[Reference(resource, key.name)] = None
-    return tuple(found)
+            references[Reference(resource, key.name)] = None
+    return tuple(references)
 
 
 def _keys(source: EnvVarSource | None) -> Iterator[tuple[str, KeySelector]]:

@@ -102,7 +102,7 @@ class DeferredTimes:
         if key not in self._since:
             self._since[key] = (now, priority_bucket(priority))
 
-    def ended(self, key: WorkerKey, resolution: str, now: float) -> None:
+    def on_ended(self, key: WorkerKey, resolution: str, now: float) -> None:
         """Observe the wait of a resize that is no longer deferred: accepted, reverted or terminated."""
         if not self._since or (found := self._since.pop(key, None)) is None:
             return
@@ -132,13 +132,13 @@ class ResizeManager:
         self._table = table
         self._node, self._evict, self._status_changed = node, evict, status_changed
         self._is_passing = False
-        table.on(ResizeAttempted, self._attempted)
+        table.on(ResizeAttempted, self._on_attempted)
         self._shrinking: dict[WorkerKey, None] = {}
         self._times = DeferredTimes(out)
 
-    def requested(self, worker: Pod, pod: KubeletPod) -> bool:
+    def on_requested(self, worker: Pod, pod: KubeletPod) -> bool:
         """Queue the resize of a pod whose spec changed or whose kubelet is new; return whether there is one."""
-        if is_same(worker.desired(pod), worker.allocated) and RESIZE_PENDING not in worker.conditions:
+        if is_same(worker.desired_resources(pod), worker.allocated) and RESIZE_PENDING not in worker.conditions:
             self.queue.discard(worker.key)
             return False
         self.queue.push(worker.key, lambda key: self._rank(self._table.pods[key]))
@@ -147,7 +147,7 @@ class ResizeManager:
     def recover(self, worker: Pod, pod: KubeletPod) -> None:
         """An earlier kubelet started the pod: queue what its spec asks for, if anything can still be decided."""
         if self.is_live(worker):
-            self.requested(worker, pod)
+            self.on_requested(worker, pod)
 
     def _rank(self, worker: Pod) -> Rank:
         pod = worker.pod
@@ -210,28 +210,28 @@ class ResizeManager:
         to apply it.
         """
         key, pod = worker.key, worker.pod
-        if is_same(worker.desired(pod), worker.allocated):
+        if is_same(worker.desired_resources(pod), worker.allocated):
             self.queue.discard(key)
-            self._times.ended(key, "reverted", now)
+            self._times.on_ended(key, "reverted", now)
             worker.conditions.pop(RESIZE_PENDING, None)
             return None
         entry = self._ledger.remove(key)
         assert entry is not None, f"{key} is not in the ledger"
-        found = judge(pod, worker.allocated, self._ledger, node, self.rules, evicting=evicting)
-        if isinstance(found, Fits):
-            self._ledger.add(key, pod, found.requests, entry.allocation)
-            if shrinks(found.requests, entry.requests):
+        judgement = judge(pod, worker.allocated, self._ledger, node, self.rules, evicting=evicting)
+        if isinstance(judgement, Fits):
+            self._ledger.add(key, pod, judgement.requests, entry.allocation)
+            if shrinks(judgement.requests, entry.requests):
                 self._shrinking[key] = None
-            self._times.ended(key, "accepted", now)
-            self._accepted(worker, found.requests, trigger)
+            self._times.on_ended(key, "accepted", now)
+            self._on_accepted(worker, judgement.requests, trigger)
         else:
             self._ledger.add(key, entry.pod, entry.requests, entry.allocation)
-            self._pending(worker, found, now)
-        if not isinstance(found, Deferred):
+            self._pending(worker, judgement, now)
+        if not isinstance(judgement, Deferred):
             self.queue.discard(key)
         if self.rules.keeps_reservations:
             self.keep_reservation(worker)
-        return found
+        return judgement
 
     def keep_reservation(self, worker: Pod) -> None:
         """Reserve the extra amount of a deferred resize, if the scheduler has accepted exactly that."""
@@ -250,7 +250,7 @@ class ResizeManager:
         more = {name: value - entry.requests.get(name, 0) for name, value in wanted.items()}
         self._ledger.reserve(worker.key, {name: value for name, value in more.items() if value > 0})
 
-    def _accepted(self, worker: Pod, requests: Amounts, trigger: str) -> None:
+    def _on_accepted(self, worker: Pod, requests: Amounts, trigger: str) -> None:
         held = worker.conditions.get(RESIZE_PENDING)
         if held is not None and held.reason == DEFERRED:
             self._out.counts.add("kubelet_pod_deferred_accepted_resizes_total", trigger)
@@ -263,19 +263,19 @@ class ResizeManager:
         }
         self._out.log("kubelet.resize", worker.pod, worker.key, data)
 
-    def _pending(self, worker: Pod, found: Deferred | Infeasible, now: float) -> None:
+    def _pending(self, worker: Pod, judgement: Deferred | Infeasible, now: float) -> None:
         pod, generation = worker.pod, worker.pod.metadata.generation
-        reason = DEFERRED if isinstance(found, Deferred) else "Infeasible"
-        if isinstance(found, Deferred):
+        reason = DEFERRED if isinstance(judgement, Deferred) else "Infeasible"
+        if isinstance(judgement, Deferred):
             self._times.began(worker.key, pod.spec.priority, now)
         else:
-            self._times.ended(worker.key, "reverted", now)
-            self._out.counts.add("kubelet_pod_infeasible_resizes_total", found.detail)
-        if worker.set_resize_condition(now, RESIZE_PENDING, reason, found.message, generation):
-            text = size_text(pod, worker.desired(pod), generation, found.message)
+            self._times.on_ended(worker.key, "reverted", now)
+            self._out.counts.add("kubelet_pod_infeasible_resizes_total", judgement.detail)
+        if worker.set_resize_condition(now, RESIZE_PENDING, reason, judgement.message, generation):
+            text = size_text(pod, worker.desired_resources(pod), generation, judgement.message)
             self._out.event(pod, f"Resize{reason}", f"Pod resize {reason}: {text}", "Warning")
 
-    def _attempted(self, worker: Pod, attempt: ResizeAttempted, now: float) -> None:
+    def _on_attempted(self, worker: Pod, attempt: ResizeAttempted, now: float) -> None:
         """The runtime has applied a new size, or not; after a smaller one other resizes may fit."""
         success = str(attempt.succeeded).lower()
         self._out.observe(TOOK_MS, attempt.took_s * 1000, success, bounds=BOUNDS_MS)
@@ -285,7 +285,7 @@ class ResizeManager:
     def forget(self, key: WorkerKey, now: float) -> None:
         """Forget a pod that has ended."""
         self.queue.discard(key)
-        self._times.ended(key, "terminated", now)
+        self._times.on_ended(key, "terminated", now)
         self._shrinking.pop(key, None)
 
     def count_request(self, old: KubeletPod, new: KubeletPod) -> None:

@@ -43,8 +43,8 @@ class ResizePolicy:
             return False
         before, policy = self.owners, node.spec.pod_preemption_policy
         if self.form.is_annotated:
-            found = (name for name, text in node.metadata.annotations.items() if text == "true")
-            self.owners = tuple(name for name in found if name.partition("/")[2] == ANNOTATION)
+            names = (name for name, text in node.metadata.annotations.items() if text == "true")
+            self.owners = tuple(name for name in names if name.partition("/")[2] == ANNOTATION)
         else:
             self.owners = policy.disable_resize_preemption if policy is not None else ()
         if not before:

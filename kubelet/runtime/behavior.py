@@ -125,7 +125,7 @@ def _script_of(pod: Pod, container: KubeletContainer, is_init: bool, is_ephemera
     return _of_command(words, default, literal_environment(container))
 
 
-def spoken(
+def command_output(
     pod: KubeletPod, name: str, environment: Mapping[str, str], started_s: float, age_s: float
 ) -> Sequence[OutputPiece] | None:
     """Return the output of a container's command in its first `age_s` seconds.
@@ -146,11 +146,11 @@ def spoken(
     if not container.command + container.args:
         return None
     words = container.command + container.args
-    return _spoken(words, tuple(environment.items()), pod.metadata.name, started_s, age_s)
+    return _run_command(words, tuple(environment.items()), pod.metadata.name, started_s, age_s)
 
 
 @lru_cache(maxsize=64)
-def _spoken(
+def _run_command(
     words: tuple[str, ...], environment: tuple[tuple[str, str], ...], hostname: str, started_s: float, age_s: float
 ) -> Sequence[OutputPiece] | None:
     outcome = commands.run(words, dict(environment), wall_s=started_s, hostname=hostname, until_s=age_s)

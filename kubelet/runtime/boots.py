@@ -33,11 +33,11 @@ class Boot(msgspec.Struct, frozen=True):
 
 def look(disk: Disk, random: Random, records: Sequence[PodRecord], now: float) -> Boot:
     """Return the present boot. Records from the future also mean a new boot: the machine's clock began anew."""
-    found, seen = _text(disk, BOOT_FILE), _text(disk, SEEN_FILE)
-    boot_id = found or f"{random.getrandbits(128):032x}"
+    known_boot, seen = _text(disk, BOOT_FILE), _text(disk, SEEN_FILE)
+    boot_id = known_boot or f"{random.getrandbits(128):032x}"
     is_new = (bool(seen) and seen != boot_id) or any(record.start_s > now + 1.0 for record in records)
     return Boot(
-        boot_id, is_new, tuple(name for name, held in ((BOOT_FILE, found), (SEEN_FILE, seen)) if held != boot_id)
+        boot_id, is_new, tuple(name for name, held in ((BOOT_FILE, known_boot), (SEEN_FILE, seen)) if held != boot_id)
     )
 
 
@@ -61,11 +61,11 @@ def after_boot(
 def without_sandbox(record: PodRecord, now: float) -> PodRecord:
     """Return the runtime's record of a pod whose sandbox is gone: the same containers, all of them ended."""
     return msgspec.structs.replace(
-        record, start_s=min(record.start_s, now), containers=[_lost(each, now) for each in record.containers]
+        record, start_s=min(record.start_s, now), containers=[_as_lost(each, now) for each in record.containers]
     )
 
 
-def _lost(container: ContainerRecord, now: float) -> ContainerRecord:
+def _as_lost(container: ContainerRecord, now: float) -> ContainerRecord:
     if container.exit_code >= 0:
         return container
     started_s = min(container.started_s, now)

@@ -73,6 +73,6 @@ class NodeImages:
         """Return the seconds that another pull of a deleted image takes."""
         return self.collected.get(image, 0) / BYTES_PER_S + ASK_S
 
-    def reported(self) -> tuple[tuple[str, int], ...]:
+    def status_images(self) -> tuple[tuple[str, int], ...]:
         """Return names and sizes for the Node's status, the largest first."""
         return tuple(sorted(self.present.items(), key=lambda each: (-each[1], each[0]))[:REPORTED_MAX])

@@ -49,23 +49,23 @@ class LineFile:
     def lines(self) -> list[bytes]:
         """Return the lines on disk, oldest first; a line may be torn or useless."""
         head, _, rest = (self._disk.read(self._snapshot) or b"").partition(b"\n")
-        found: list[bytes] = []
+        lines: list[bytes] = []
         try:
             self._number = int(msgspec.json.decode(head, type=dict[str, int])["log"])
-            found += rest.split(b"\n")
+            lines += rest.split(b"\n")
         except (*UNREADABLE, KeyError):
             self._number = 0
         continued = self._disk.read(self.log) or b""
         self._bytes = len(continued)
         if continued and not continued.endswith(b"\n"):
             self.distrust()  # a torn tail would swallow the next line
-        return found + continued.split(b"\n")
+        return lines + continued.split(b"\n")
 
     def distrust(self) -> None:
         """Require a snapshot and a new log before the next line, because the log's end may be torn."""
         self._bytes = FOLD_BYTES
 
-    def added(self, data: bytes, lines: Iterable[tuple[Where, bytes, bool]]) -> None:
+    def on_appended(self, data: bytes, lines: Iterable[tuple[Where, bytes, bool]]) -> None:
         """Count appended bytes and keep their lines; an empty line is skipped. The third item: the pod is gone."""
         self._bytes += len(data)
         for where, line, is_gone in lines:

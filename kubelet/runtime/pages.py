@@ -57,8 +57,8 @@ def container_on(pod: Document, port: int) -> str | None:
     spec: dict[str, Any] = pod.get("spec") or {}
     sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
     for container in (*(spec.get("containers") or ()), *sidecars):
-        for each in container.get("ports") or ():
-            if each.get("containerPort") == port and each.get("protocol", "TCP") == "TCP":
+        for container_port in container.get("ports") or ():
+            if container_port.get("containerPort") == port and container_port.get("protocol", "TCP") == "TCP":
                 return str(container.get("name"))
     return None
 
@@ -67,8 +67,8 @@ def page(pod: Document, container: str, port: int, asked: PageRequest) -> bytes:
     """Return the whole answer of that container."""
     meta = pod.get("metadata") or {}
     annotations = meta.get("annotations") or {}
-    said = annotations.get(f"{ANNOTATION}.{container}", annotations.get(ANNOTATION, ""))
-    code, _, text = said.strip().partition(" ")
+    annotation = annotations.get(f"{ANNOTATION}.{container}", annotations.get(ANNOTATION, ""))
+    code, _, text = annotation.strip().partition(" ")
     status = int(code) if code.isascii() and code.isdigit() and len(code) == 3 and int(code) >= 200 else 200
     if not code:
         text = f"pod {meta.get('namespace')}/{meta.get('name')}, container {container}, port {port}: "

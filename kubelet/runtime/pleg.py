@@ -61,10 +61,10 @@ class Pleg:
     def relists(self, now: float) -> int:
         """Return how many relists have ended by now, forced ones included."""
         from_s, until_s = self._stuck
-        found = self._counted + self._ended(min(now, from_s))
-        return found if now < until_s else found + 1 + self._ended(now) - self._ended(until_s)
+        found = self._counted + self._count_relists(min(now, from_s))
+        return found if now < until_s else found + 1 + self._count_relists(now) - self._count_relists(until_s)
 
-    def _ended(self, now: float) -> int:
+    def _count_relists(self, now: float) -> int:
         """Return how many relists of the grid have ended by then."""
         since_s = now - self._anchor_s - self.relist_s
         return 0 if since_s < 0 else 1 + int(since_s / self.interval_s + 1e-9)
@@ -77,7 +77,7 @@ class Pleg:
             at_s = max(until_s, at_s)
         elif from_s <= now:
             now = from_s
-        last = self._ended(now)
+        last = self._count_relists(now)
         return max(0.0, max(at_s, self._anchor_s + (last - 1) * self.interval_s) - self._first_s) if last else 0.0
 
     def stick(self, now: float, for_s: float) -> None:

@@ -165,7 +165,7 @@ class ContainerProbes:
 
     def step(self, t: float, address: str) -> list[ProbeResult]:
         """Run every probe that is due at `t`, in order. `address`: the pod's address, for the messages."""
-        found: list[ProbeResult] = []
+        results: list[ProbeResult] = []
         for prober in self._all:
             if prober.due_s is None or prober.due_s > t + EARLY_S:
                 continue
@@ -185,8 +185,8 @@ class ContainerProbes:
             if has_started:
                 prober.rest()
                 self._begin_others(t)
-            found.append(ProbeResult(prober.kind, text, warning, kills, has_started))
-        return found
+            results.append(ProbeResult(prober.kind, text, warning, kills, has_started))
+        return results
 
     def grace_s(self, probe: str) -> int | None:
         """Return the grace period of a container that this probe ends, in seconds; None: the pod's."""
@@ -216,14 +216,14 @@ def failure_text(probe: Probe, container: KubeletContainer, how: str, address: s
         url = f"{get.scheme.lower()}://{where}{get.path}"
         match how:
             case "refuses":
-                return f'Get "{url}": {_refused(where)}'
+                return f'Get "{url}": {_refusal_text(where)}'
             case "hangs":
                 return f'Get "{url}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
             case _:
                 return "HTTP probe failed with statuscode: 503"
     if (socket := probe.tcp_socket) is not None:
         where = f"{socket.host or address}:{_port(socket.port, container)}"
-        return f"dial tcp {where}: i/o timeout" if how == HANGS else _refused(where)
+        return f"dial tcp {where}: i/o timeout" if how == HANGS else _refusal_text(where)
     within = f"{probe.timeout_seconds}s"
     if probe.grpc is not None:
         if how == REFUSES:
@@ -236,7 +236,7 @@ def failure_text(probe: Probe, container: KubeletContainer, how: str, address: s
     return f'command timed out: "{command}" timed out after {within}' if how == HANGS else f"{command}: exit status 1"
 
 
-def _refused(where: str) -> str:
+def _refusal_text(where: str) -> str:
     return f"dial tcp {where}: connect: connection refused"
 
 

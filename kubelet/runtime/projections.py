@@ -23,29 +23,29 @@ _DEFAULTED: Final = ("cpu", "memory", "ephemeral-storage")
 
 def references(pod: Document, container: Document) -> list[tuple[str, str]]:
     """Return the objects to read for the container: (resource, name); a token is named by its audience."""
-    found: list[tuple[str, str]] = []
-    for each in container.get("env") or ():
-        source = each.get("valueFrom") or {}
-        found += _named(source.get("configMapKeyRef"), source.get("secretKeyRef"))
-    for each in container.get("envFrom") or ():
-        found += _named(each.get("configMapRef"), each.get("secretRef"))
-    for volume in mounted(pod, container):
-        found += _named(volume.get("configMap"), None)
+    pairs: list[tuple[str, str]] = []
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom") or {}
+        pairs += _named_references(source.get("configMapKeyRef"), source.get("secretKeyRef"))
+    for variable in container.get("envFrom") or ():
+        pairs += _named_references(variable.get("configMapRef"), variable.get("secretRef"))
+    for volume in mounted_volumes(pod, container):
+        pairs += _named_references(volume.get("configMap"), None)
         if secret := volume.get("secret"):
-            found.append((SECRETS, str(secret.get("secretName", ""))))
+            pairs.append((SECRETS, str(secret.get("secretName", ""))))
         for source in (volume.get("projected") or {}).get("sources") or ():
-            found += _named(source.get("configMap"), source.get("secret"))
+            pairs += _named_references(source.get("configMap"), source.get("secret"))
             if (token := source.get("serviceAccountToken")) is not None:
-                found.append((TOKENS, str(token.get("audience", ""))))
-    return list(dict.fromkeys(found))
+                pairs.append((TOKENS, str(token.get("audience", ""))))
+    return list(dict.fromkeys(pairs))
 
 
-def _named(config_map: Any, secret: Any) -> list[tuple[str, str]]:
+def _named_references(config_map: Any, secret: Any) -> list[tuple[str, str]]:
     pairs = ((CONFIG_MAPS, config_map), (SECRETS, secret))
     return [(resource, str(each["name"])) for resource, each in pairs if each and each.get("name")]
 
 
-def mounted(pod: Document, container: Document) -> list[Document]:
+def mounted_volumes(pod: Document, container: Document) -> list[Document]:
     """Return the volumes of the pod that the container mounts."""
     names = {str(mount.get("name")) for mount in container.get("volumeMounts") or ()}
     return [volume for volume in (pod.get("spec") or {}).get("volumes") or () if volume.get("name") in names]
@@ -54,7 +54,7 @@ def mounted(pod: Document, container: Document) -> list[Document]:
 # --- values ---
 
 
-def _decoded(text: Any) -> bytes:
+def _decode_base64(text: Any) -> bytes:
     try:
         return base64.b64decode(str(text))
     except (binascii.Error, ValueError):
@@ -64,9 +64,9 @@ def _decoded(text: Any) -> bytes:
 def data_of(resource: str, document: Document) -> dict[str, bytes]:
     """Return the keys of a ConfigMap or Secret."""
     if resource == SECRETS:
-        return {key: _decoded(value) for key, value in (document.get("data") or {}).items()}
+        return {key: _decode_base64(value) for key, value in (document.get("data") or {}).items()}
     plain = {key: str(value).encode() for key, value in (document.get("data") or {}).items()}
-    return plain | {key: _decoded(value) for key, value in (document.get("binaryData") or {}).items()}
+    return plain | {key: _decode_base64(value) for key, value in (document.get("binaryData") or {}).items()}
 
 
 def _key_of(objects: Objects, resource: str, reference: Document | None) -> str | None:
@@ -77,23 +77,23 @@ def _key_of(objects: Objects, resource: str, reference: Document | None) -> str 
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def _quoted(values: Mapping[str, Any]) -> str:
-    text = "".join(f'{key}="{_escaped(str(value))}"\n' for key, value in sorted(values.items()))
+def _quote_pairs(values: Mapping[str, Any]) -> str:
+    text = "".join(f'{key}="{_escape(str(value))}"\n' for key, value in sorted(values.items()))
     return text.rstrip("\n")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def field_of(pod: Document, path: str) -> str:
     """Return the value of a downward API field; "" for an unknown field."""
     meta, spec, status = pod.get("metadata") or {}, pod.get("spec") or {}, pod.get("status") or {}
-    if (found := re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)) is not None:
-        return str((meta.get(found.group(1)) or {}).get(found.group(2), ""))
+    if (match := re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)) is not None:
+        return str((meta.get(match.group(1)) or {}).get(match.group(2), ""))
     match path:
         case "metadata.labels" | "metadata.annotations":
-            return _quoted(meta.get(path.partition(".")[2]) or {})
+            return _quote_pairs(meta.get(path.partition(".")[2]) or {})
         case "metadata.name" | "metadata.namespace" | "metadata.uid":
             return str(meta.get(path.partition(".")[2], ""))
         case "spec.nodeName" | "spec.serviceAccountName":
@@ -122,7 +122,7 @@ def resource_of(pod: Document, container: Document, reference: Document, allocat
 _REFERENCE = re.compile(r"\$(\$|\(([^()]+)\))")
 
 
-def expanded(text: str, known: Mapping[str, str]) -> str:
+def expand_text(text: str, known: Mapping[str, str]) -> str:
     """Return the text with `$(NAME)` replaced where NAME is known, and `$$` by `$`."""
 
     def one(found: re.Match[str]) -> str:
@@ -137,16 +137,16 @@ def environment(
     """Return the variables of the container. `services`: the variables that name services."""
     meta = pod.get("metadata") or {}
     hostname = str((pod.get("spec") or {}).get("hostname") or meta.get("name", ""))
-    found = {"PATH": PATH, "HOSTNAME": hostname, **services}
-    for each in container.get("envFrom") or ():
-        for resource, name in _named(each.get("configMapRef"), each.get("secretRef")):
+    variables = {"PATH": PATH, "HOSTNAME": hostname, **services}
+    for entry in container.get("envFrom") or ():
+        for resource, name in _named_references(entry.get("configMapRef"), entry.get("secretRef")):
             for key, data in data_of(resource, objects.get((resource, name), {})).items():
-                found[f"{each.get('prefix', '')}{key}"] = data.decode("utf-8", "replace")
-    for each in container.get("env") or ():
-        source = each.get("valueFrom")
+                variables[f"{entry.get('prefix', '')}{key}"] = data.decode("utf-8", "replace")
+    for entry in container.get("env") or ():
+        source = entry.get("valueFrom")
         value: str | None
         if not source:
-            value = expanded(str(each.get("value", "")), found)
+            value = expand_text(str(entry.get("value", "")), variables)
         elif field := source.get("fieldRef"):
             value = field_of(pod, str(field.get("fieldPath", "")))
         elif resource := source.get("resourceFieldRef"):
@@ -155,8 +155,8 @@ def environment(
             value = _key_of(objects, CONFIG_MAPS, source.get("configMapKeyRef"))
             value = _key_of(objects, SECRETS, source.get("secretKeyRef")) if value is None else value
         if value is not None:
-            found[str(each.get("name"))] = value
-    return {**found, "HOME": found.get("HOME", "/root")}
+            variables[str(entry.get("name"))] = value
+    return {**variables, "HOME": variables.get("HOME", "/root")}
 
 
 # --- volumes ---
@@ -185,24 +185,24 @@ def payload_of(
     pod: Document, container: Document, volume: Document, objects: Objects, allocatable: Mapping[str, str]
 ) -> tuple[list[tuple[str, bytes, int | None]], int] | None:
     """Return the files of a projected volume and their mode; None for another volume."""
-    found: list[tuple[str, bytes, int | None]] = []
+    files: list[tuple[str, bytes, int | None]] = []
     if (source := volume.get("configMap")) is not None:
-        found += _items(data_of(CONFIG_MAPS, objects.get((CONFIG_MAPS, str(source.get("name"))), {})), source)
+        files += _items(data_of(CONFIG_MAPS, objects.get((CONFIG_MAPS, str(source.get("name"))), {})), source)
     elif (source := volume.get("secret")) is not None:
-        found += _items(data_of(SECRETS, objects.get((SECRETS, str(source.get("secretName"))), {})), source)
+        files += _items(data_of(SECRETS, objects.get((SECRETS, str(source.get("secretName"))), {})), source)
     elif (source := volume.get("downwardAPI")) is not None:
-        found += _downward(pod, container, source, allocatable)
+        files += _downward(pod, container, source, allocatable)
     elif (source := volume.get("projected")) is not None:
-        for each in source.get("sources") or ():
+        for projection in source.get("sources") or ():
             for resource, field in ((CONFIG_MAPS, "configMap"), (SECRETS, "secret")):
-                if (inner := each.get(field)) is not None:
-                    found += _items(data_of(resource, objects.get((resource, str(inner.get("name"))), {})), inner)
-            if (inner := each.get("downwardAPI")) is not None:
-                found += _downward(pod, container, inner, allocatable)
-            if (inner := each.get("serviceAccountToken")) is not None:
+                if (inner := projection.get(field)) is not None:
+                    files += _items(data_of(resource, objects.get((resource, str(inner.get("name"))), {})), inner)
+            if (inner := projection.get("downwardAPI")) is not None:
+                files += _downward(pod, container, inner, allocatable)
+            if (inner := projection.get("serviceAccountToken")) is not None:
                 token = objects.get((TOKENS, str(inner.get("audience", ""))), {})
                 if text := (token.get("status") or {}).get("token"):
-                    found.append((str(inner.get("path")), str(text).encode(), None))
+                    files.append((str(inner.get("path")), str(text).encode(), None))
     else:
         return None
-    return found, int(source.get("defaultMode") or 0o644)
+    return files, int(source.get("defaultMode") or 0o644)

@@ -131,39 +131,39 @@ class Reading(msgspec.Struct, Generic[R], frozen=True):
 def newest(kind: type[R], lines: Iterable[bytes], nodes: frozenset[str]) -> Reading[R]:
     """Return the newest line of every pod of these nodes; other lines are left out and counted (FM-K5)."""
     decode = msgspec.json.Decoder(kind).decode
-    found: dict[Where, R] = {}
+    records: dict[Where, R] = {}
     torn, elsewhere = 0, dict[str, int]()
     for line in lines:
         if not line:
             continue
         try:
-            said = decode(line)
+            record = decode(line)
         except UNREADABLE:
             torn += 1
             continue
-        if said.node not in nodes:
-            elsewhere[said.node] = elsewhere.get(said.node, 0) + 1
+        if record.node not in nodes:
+            elsewhere[record.node] = elsewhere.get(record.node, 0) + 1
             continue
-        found.pop((said.node, said.key), None)
-        if not said.is_gone:
-            found[said.node, said.key] = said
-    return Reading(found, torn, elsewhere)
+        records.pop((record.node, record.key), None)
+        if not record.is_gone:
+            records[record.node, record.key] = record
+    return Reading(records, torn, elsewhere)
 
 
-def joined(
+def join_records(
     runtime: Mapping[Where, PodRecord], decided: Mapping[Where, Checkpoint]
 ) -> tuple[dict[Where, PodRecord], list[Where]]:
     """Return the joined record of every pod, and the running pods that the checkpoint does not know."""
-    found: dict[Where, PodRecord] = {}
+    records: dict[Where, PodRecord] = {}
     silent: list[Where] = []
     for where, record in runtime.items():
         applied = record.actual or record.allocated
         checkpoint = decided.get(where)
         if checkpoint is None:
-            found[where] = msgspec.structs.replace(record, allocated=applied, actual=None)
+            records[where] = msgspec.structs.replace(record, allocated=applied, actual=None)
             silent.append(where)
             continue
-        found[where] = msgspec.structs.replace(
+        records[where] = msgspec.structs.replace(
             record,
             allocation=checkpoint.allocation,
             allocated=checkpoint.allocated,
@@ -172,7 +172,7 @@ def joined(
         )
     for where, own in decided.items():
         if where not in runtime:
-            found[where] = PodRecord(
+            records[where] = PodRecord(
                 own.node, own.uid, own.generation, allocation=own.allocation, allocated=own.allocated, claims=own.claims
             )
-    return found, silent
+    return records, silent

@@ -50,12 +50,12 @@ def resources_of(pod: KubeletPod, *, with_init_containers: bool = False) -> PodR
     """
     spec = pod.spec
     passing = tuple(c.name for c in spec.init_containers if c.restart_policy != "Always")
-    found = {c.name: c.resources for c in spec.init_containers if with_init_containers or c.name not in passing}
-    found |= {c.name: c.resources for c in spec.containers}
-    return PodResources(found, spec.resources, passing if with_init_containers else ())
+    sizes = {c.name: c.resources for c in spec.init_containers if with_init_containers or c.name not in passing}
+    sizes |= {c.name: c.resources for c in spec.containers}
+    return PodResources(sizes, spec.resources, passing if with_init_containers else ())
 
 
-def aligned(recorded: PodResources, wanted: PodResources) -> PodResources:
+def align_resources(recorded: PodResources, wanted: PodResources) -> PodResources:
     """Return a recorded size with exactly the containers of `wanted`.
 
     Containers that were not recorded have the size in `wanted`. A kubelet that starts with another gate records
@@ -71,10 +71,10 @@ def overlaid(pod: KubeletPod, resources: PodResources) -> KubeletPod:
     """Return the pod with `resources` in place of its requests and limits."""
     replace = msgspec.structs.replace
 
-    def sized(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+    def with_sizes(containers: tuple[Container, ...]) -> tuple[Container, ...]:
         return tuple(replace(c, resources=resources.containers.get(c.name, c.resources)) for c in containers)
 
-    mains, inits = sized(pod.spec.containers), sized(pod.spec.init_containers)
+    mains, inits = with_sizes(pod.spec.containers), with_sizes(pod.spec.init_containers)
     return replace(pod, spec=replace(pod.spec, containers=mains, init_containers=inits, resources=resources.level))
 
 

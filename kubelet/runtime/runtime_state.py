@@ -29,7 +29,7 @@ def reported_record(pod: KubeletPod, claims: tuple[HeldClaim, ...], wall_base_s:
         *_each(spec.containers, status.container_statuses, policy),
         *_each(spec.ephemeral_containers, status.ephemeral_container_statuses, "Never"),
     )
-    containers = [found for each in shown if (found := _container(*each, wall_base_s)) is not None]
+    containers = [record for each in shown if (record := _container(*each, wall_base_s)) is not None]
     if not containers or pod.is_terminal:
         return None
     key = worker_key(pod)
@@ -77,8 +77,8 @@ def taken_over(pod: KubeletPod) -> KubeletPod | None:
 def _moments(status: PodStatus) -> Iterator[str]:
     if status.start_time:
         yield status.start_time
-    for each in (*status.init_container_statuses, *status.container_statuses):
-        for state in (each.state, each.last_state):
+    for container_status in (*status.init_container_statuses, *status.container_statuses):
+        for state in (container_status.state, container_status.last_state):
             if state.running is not None and state.running.started_at:
                 yield state.running.started_at
             if state.terminated is not None:
@@ -102,18 +102,18 @@ def _container(status: ContainerStatus, policy: str, wall_base_s: float) -> Cont
     ended = status.state.terminated or status.last_state.terminated
     if ended is None:
         return None
-    made = ContainerRecord(status.name, seconds(ended.started_at), status.restart_count)
+    record = ContainerRecord(status.name, seconds(ended.started_at), status.restart_count)
     # As in the runtime's own record, one that runs again is known by its start alone: its script says when that ended.
     if status.state.terminated is not None and (policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0)):
-        made.exit_code, made.finished_s = ended.exit_code, seconds(ended.finished_at)
-    return made
+        record.exit_code, record.finished_s = ended.exit_code, seconds(ended.finished_at)
+    return record
 
 
 def _sizes(pod: KubeletPod) -> PodResources:
     """Return the size that was allocated: what the statuses report of it, else what the pod asks for."""
     sizes = resources_of(pod)
-    found = dict(sizes.containers)
+    allocated_sizes = dict(sizes.containers)
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        if status.name in found and status.resources is not None:
-            found[status.name] = status.resources
-    return msgspec.structs.replace(sizes, containers=found)
+        if status.name in allocated_sizes and status.resources is not None:
+            allocated_sizes[status.name] = status.resources
+    return msgspec.structs.replace(sizes, containers=allocated_sizes)

@@ -13,48 +13,48 @@ MASTER_SERVICES: Final = ("kubernetes",)
 """Services that every container gets variables of, whatever the pod says."""
 
 
-def linked(services: Iterable[Document], namespace: str, *, has_links: bool) -> list[Document]:
+def linked_services(services: Iterable[Document], namespace: str, *, has_links: bool) -> list[Document]:
     """Return the services whose variables containers of a pod in that namespace get, by name.
 
     `has_links`: the services of the namespace are among them. If two have the same name, the namespace's own
     counts.
     """
-    found: dict[str, Document] = {}
+    by_name: dict[str, Document] = {}
     for service in services:
         meta = service["metadata"]
         name, own = meta["name"], meta.get("namespace", "")
         if (service.get("spec") or {}).get("clusterIP", "") in ("", "None"):
             continue
         if own == MASTER_NAMESPACE and name in MASTER_SERVICES:
-            found.setdefault(name, service)
+            by_name.setdefault(name, service)
         elif own == namespace and has_links:
-            found[name] = service
-    return [found[name] for name in sorted(found)]
+            by_name[name] = service
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def service_variables(services: Iterable[Document]) -> dict[str, str]:
     """Return the variables of services that have an address."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for service in services:
         spec, name = service["spec"], _upper(service["metadata"]["name"])
         address, ports = str(spec["clusterIP"]), list(spec.get("ports") or ())
-        found[f"{name}_SERVICE_HOST"] = address
+        variables[f"{name}_SERVICE_HOST"] = address
         if ports:
-            found[f"{name}_SERVICE_PORT"] = str(ports[0]["port"])
+            variables[f"{name}_SERVICE_PORT"] = str(ports[0]["port"])
         for port in ports:
             if port.get("name"):
-                found[f"{name}_SERVICE_PORT_{_upper(port['name'])}"] = str(port["port"])
+                variables[f"{name}_SERVICE_PORT_{_upper(port['name'])}"] = str(port["port"])
         for place, port in enumerate(ports):
             number, protocol = port["port"], str(port.get("protocol") or "TCP")
             url = f"{protocol.lower()}://{f'[{address}]' if ':' in address else address}:{number}"
             if place == 0:
-                found[f"{name}_PORT"] = url
+                variables[f"{name}_PORT"] = url
             prefix = f"{name}_PORT_{number}_{protocol.upper()}"
-            found[prefix] = url
-            found[f"{prefix}_PROTO"] = protocol.lower()
-            found[f"{prefix}_PORT"] = str(number)
-            found[f"{prefix}_ADDR"] = address
-    return found
+            variables[prefix] = url
+            variables[f"{prefix}_PROTO"] = protocol.lower()
+            variables[f"{prefix}_PORT"] = str(number)
+            variables[f"{prefix}_ADDR"] = address
+    return variables
 
 
 def _upper(name: str) -> str:

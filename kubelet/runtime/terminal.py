@@ -55,6 +55,6 @@ class Terminal:
         return Typed(bytes(shown), lines, is_interrupted)
 
 
-def displayed(data: bytes) -> bytes:
+def terminal_output(data: bytes) -> bytes:
     """Return output in a terminal's form: a line end also returns to the left."""
     return data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")

@@ -25,6 +25,6 @@ def curves(pod: KubeletPod, container: str) -> Curves:
     return curves_in(text_for(pod.metadata.annotations, container))
 
 
-def used(pod: KubeletPod, container: str, age_s: float) -> dict[str, int]:
+def used_amounts(pod: KubeletPod, container: str, age_s: float) -> dict[str, int]:
     """Return the use of a container of this age, by resource."""
     return {name: value_at(points, age_s) for name, points in curves(pod, container).items()}

@@ -81,9 +81,9 @@ class StageManager:
         meta = pod.metadata
         draws = Draws(self._seed, f"Pod/{meta.namespace}/{meta.name}")
         self.pods[key] = StagedPod(pod, Life(self._stages, draws), pod.status.pod_ip or self._new_ip(pod))
-        self.changed(key, pod, now)
+        self.on_changed(key, pod, now)
 
-    def changed(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+    def on_changed(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
         """Take the pod's newest state."""
         staged = self.pods[key]
         staged.pod = pod
@@ -91,7 +91,7 @@ class StageManager:
             self._out.end_span(key, "")
         document = self._read(pod.metadata.key)
         if document is not None and document["metadata"].get("uid") == key.uid:
-            self._arm(key, staged.life.seen(document, now, self._wall_s(now)))
+            self._arm(key, staged.life.observe(document, now, self._wall_s(now)))
 
     def due(self, key: WorkerKey, now: float) -> None:
         """Play the stage whose delay is over."""
@@ -101,24 +101,26 @@ class StageManager:
             return
         context = msgspec.structs.replace(self._context(now), pod_ip=staged.pod_ip)
         try:
-            wanted = [_observed(each, staged.pod) for each in operations(turn.stage, turn.document, context)]
+            wanted = [
+                _with_observed_generation(each, staged.pod) for each in operations(turn.stage, turn.document, context)
+            ]
         except TemplateError as error:
             self._out.event(staged.pod, FAILED, str(error), "Warning")
-            self._arm(key, staged.life.played(now, self._wall_s(now)))
+            self._arm(key, staged.life.on_played(now, self._wall_s(now)))
             return
         self._out.log("kubelet.stage", staged.pod, key, {"stage": turn.stage.name})
         self._out.effects.append(
             PlayStage(key, staged.pod, turn.stage.name, tuple(wanted), is_immediate=turn.stage.is_immediate)
         )
 
-    def played(self, key: WorkerKey, stage: str, outcome: Outcome, now: float) -> None:
+    def on_played(self, key: WorkerKey, stage: str, outcome: Outcome, now: float) -> None:
         """Take the outcome of a stage."""
         staged = self.pods.get(key)
         if staged is None:
             return
         if outcome.is_refused:
             self._out.event(staged.pod, FAILED, f"stage {stage}: {outcome.said}", "Warning")
-        self._arm(key, staged.life.played(now, self._wall_s(now), is_lost=outcome.is_lost))
+        self._arm(key, staged.life.on_played(now, self._wall_s(now), is_lost=outcome.is_lost))
 
     def forget(self, key: WorkerKey) -> KubeletPod | None:
         """Stop driving the pod by stages; return the pod, or None if it was not driven."""
@@ -138,13 +140,13 @@ class StageManager:
         return now + self._times.offset_s
 
 
-def _observed(operation: Operation, pod: KubeletPod) -> Operation:
+def _with_observed_generation(operation: Operation, pod: KubeletPod) -> Operation:
     """Name in a status the generation of its spec: the API server refuses a status of an earlier binding."""
     if not isinstance(operation, StagePatch) or operation.subresource != "status" or operation.type == "json":
         return operation
     status = operation.body.get("status")
     if not isinstance(status, dict):
         return operation
-    said = status.get("observedGeneration")
-    seen = max(said if isinstance(said, int) else 0, pod.metadata.generation)
+    generation = status.get("observedGeneration")
+    seen = max(generation if isinstance(generation, int) else 0, pod.metadata.generation)
     return StagePatch(operation.type, "status", {**operation.body, "status": {**status, "observedGeneration": seen}})

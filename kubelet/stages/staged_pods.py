@@ -103,7 +103,7 @@ class StagedPods:
         """Take a newer view of a pod; return whether stages move it."""
         if self.manager is None or key not in self.manager.pods:
             return False
-        self.manager.changed(key, pod, now)
+        self.manager.on_changed(key, pod, now)
         if pod.is_terminal and self._capacity.release(key):
             self._offer("pod_terminated", now)
         self._end_unmoved(key, pod, now)

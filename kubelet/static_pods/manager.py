@@ -84,13 +84,13 @@ class StaticPodManager:
         self._has_sources = True
         self._reconcile_all()
 
-    def registered(self, node_uid: str) -> None:
+    def on_registered(self, node_uid: str) -> None:
         """Set the uid of the Node that owns the mirrors."""
         if node_uid != self.node_uid:
             self.node_uid = node_uid
             self._reconcile_all()
 
-    def ended(self, name: Key, now: float) -> None:
+    def on_ended(self, name: Key, now: float) -> None:
         """Go on after the end of a pod: nothing of it runs, and pods that waited for capacity were decided again."""
         if name in self._waiting and not self._table.is_live(name):
             self._add(self._waiting.pop(name), now)
@@ -129,7 +129,7 @@ class StaticPodManager:
             return not self._table.is_live(name)
         return name not in self._waiting and self._is_decided(WorkerKey(static.uid, 0))
 
-    def shown(self, pod: KubeletPod) -> KubeletPod | None:
+    def mirror_of(self, pod: KubeletPod) -> KubeletPod | None:
         """Return the mirror of this static pod; None while it has no mirror."""
         mirror = self._mirrors.get(pod.metadata.key)
         return mirror if mirror is not None and is_mirror_of(mirror, pod.metadata.uid) else None
@@ -165,7 +165,7 @@ class StaticPodManager:
             return False
         return not mirror.is_terminal or self._statuses.is_over(WorkerKey(static.uid, 0))
 
-    def answered(self, name: Key, code: int, now: float) -> None:
+    def on_answer(self, name: Key, code: int, now: float) -> None:
         """Take the answer to a call; `code` 0: no answer. The watch shows a success; a failure is tried again."""
         if name in self._called and not 200 <= code < 300:
             self._retry_at_s[name] = now + RETRY_S

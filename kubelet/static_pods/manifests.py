@@ -58,8 +58,10 @@ def read_manifest(file: str, data: bytes, node: str, seen_wall_s: float) -> Stat
     except (UnicodeDecodeError, ValueError) as error:
         raise ManifestError(f"neither YAML nor JSON: {error}") from None
     if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != ("v1", "Pod"):
-        said = f"{document.get('apiVersion')}, {document.get('kind')}" if isinstance(document, dict) else "no object"
-        raise ManifestError(f"apiVersion, kind: {said}; want v1, Pod")
+        kind_text = (
+            f"{document.get('apiVersion')}, {document.get('kind')}" if isinstance(document, dict) else "no object"
+        )
+        raise ManifestError(f"apiVersion, kind: {kind_text}; want v1, Pod")
     meta, spec = document.get("metadata"), document.get("spec")
     if not isinstance(meta, dict) or not isinstance(spec, dict):
         raise ManifestError("metadata and spec: want objects")
@@ -73,7 +75,7 @@ def read_manifest(file: str, data: bytes, node: str, seen_wall_s: float) -> Stat
         SEEN_ANNOTATION: seen,
         STATIC_ANNOTATION: "file",
     }
-    made: Document = {
+    document_for_api: Document = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -86,13 +88,13 @@ def read_manifest(file: str, data: bytes, node: str, seen_wall_s: float) -> Stat
     }
     if (priority := _SYSTEM_CLASSES.get(spec.get("priorityClassName") or "")) is not None:
         # These two classes are everywhere what they are; others only the API server knows.
-        made["spec"]["priority"] = priority
+        document_for_api["spec"]["priority"] = priority
     own = {"uid": uid, "generation": 1, "creationTimestamp": seen}
     try:
-        pod = msgspec.convert({**made, "metadata": {**made["metadata"], **own}}, KubeletPod)
+        pod = msgspec.convert({**document_for_api, "metadata": {**document_for_api["metadata"], **own}}, KubeletPod)
     except msgspec.ValidationError as error:
         raise ManifestError(str(error)) from None
-    return StaticPod(file, pod, made)
+    return StaticPod(file, pod, document_for_api)
 
 
 def _check(meta: Mapping[str, Any], spec: Mapping[str, Any], node: str) -> None:
@@ -110,8 +112,8 @@ def _check(meta: Mapping[str, Any], spec: Mapping[str, Any], node: str) -> None:
     for index, container in enumerate(containers):
         if not isinstance(container, dict) or not container.get("name") or not container.get("image"):
             raise ManifestError(f"spec.containers[{index}]: want a name and an image")
-    if found := api_references(spec):
-        raise ManifestError(f"static pods may not reference {found}")
+    if reference := api_references(spec):
+        raise ManifestError(f"static pods may not reference {reference}")
 
 
 def api_references(spec: Mapping[str, Any]) -> str:
@@ -124,10 +126,10 @@ def api_references(spec: Mapping[str, Any]) -> str:
         return "resourceclaims"
     for volume in spec.get("volumes") or ():
         sources = (volume.get("projected") or {}).get("sources") or ()
-        found = [kind for kind in _API_VOLUMES if volume.get(kind)]
-        found += [kind for source in sources for kind in _API_PROJECTIONS if source.get(kind)]
-        if found:
-            return f"{found[0]} in volume {volume.get('name')!r}"
+        kinds = [kind for kind in _API_VOLUMES if volume.get(kind)]
+        kinds += [kind for source in sources for kind in _API_PROJECTIONS if source.get(kind)]
+        if kinds:
+            return f"{kinds[0]} in volume {volume.get('name')!r}"
     for part in ("initContainers", "containers"):
         for container in spec.get(part) or ():
             for source in container.get("envFrom") or ():

@@ -59,12 +59,12 @@ class StatusManager:
     def status_changed(self, key: WorkerKey, now: float) -> None:
         """Schedule a write of the pod's status, because it may have changed."""
         status = self._render(key) if self.versions.is_immediate else None
-        if self.versions.changed(key, now, status):
+        if self.versions.on_changed(key, now, status):
             self._out.effects.append(WRITE_STATUSES)
 
     def pod_updated(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
         """Take the pod as the API shows it; if another client changed its status, write it again."""
-        if self._has_drifted(key, pod) and self.versions.drifted(key, now):
+        if self._has_drifted(key, pod) and self.versions.on_drift(key, now):
             self._out.effects.append(WRITE_STATUSES)
 
     def next_write(self, now: float) -> Write | None:
@@ -89,7 +89,7 @@ class StatusManager:
         """Take the answer to a status write; `code` 0: no answer (N8)."""
         key = write.key
         if 200 <= code < 300:
-            self.versions.acknowledged(write, now)
+            self.versions.on_acknowledged(write, now)
             self._after_ack(key, now)
             return
         is_mirrored = write.uid != key.uid
@@ -101,13 +101,13 @@ class StatusManager:
             return
         if code == 403 or (code == 409 and reason == "StaleBinding"):
             # Re-read; the old status is not sent again.
-            self.versions.failed(write, now)
+            self.versions.on_failed(write, now)
             if (pod := self._pods.get(key.uid)) is not None:
                 self._out.effects.append(ReadPod(key, pod))
             self._out.effects.append(SetTimer(now + RETRY_S, "status", key))
             return
         is_lost = code in (0, 503, 504)
-        self._out.effects.append(SetTimer(self.versions.failed(write, now, is_lost=is_lost), "status", key))
+        self._out.effects.append(SetTimer(self.versions.on_failed(write, now, is_lost=is_lost), "status", key))
 
     def _after_ack(self, key: WorkerKey, now: float) -> None:
         if self._out.has_span(key) and self.versions.acked_phase(key) not in ("", "Pending"):

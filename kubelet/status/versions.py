@@ -71,7 +71,7 @@ class StatusVersions:
         self.sync_seconds_sum = 0.0
         self.syncs = 0
 
-    def changed(self, key: WorkerKey, now: float, status: Document | None = None) -> bool:
+    def on_changed(self, key: WorkerKey, now: float, status: Document | None = None) -> bool:
         """Note a new version; return whether a write is due. `status`: for immediate writes."""
         if key in self.suppressed:
             return False
@@ -138,14 +138,14 @@ class StatusVersions:
         if patch is None:
             entry.written = max(entry.written, version)
             entry.acked = status
-            self._settled(entry)
+            self._settle(entry)
             return None
         # Until the answer is known, it is unknown what the API server has.
         entry.baseline = None
         uid = pod.metadata.uid
         return Write(key, version, status, {"metadata": {"uid": uid}, "status": patch}, uid)
 
-    def acknowledged(self, write: Write, now: float) -> None:
+    def on_acknowledged(self, write: Write, now: float) -> None:
         """Note that the API server has this version."""
         self._lost = 0
         entry = self._entries.get(write.key)
@@ -156,16 +156,16 @@ class StatusVersions:
         if entry.since_s is not None:
             self.sync_seconds_sum += now - entry.since_s
             self.syncs += 1
-        self._settled(entry)
+        self._settle(entry)
         if entry.version > entry.written and not self.is_immediate:
             self._dirty.setdefault(write.key, None)
 
     @staticmethod
-    def _settled(entry: _Entry) -> None:
+    def _settle(entry: _Entry) -> None:
         if entry.written >= entry.version:
             entry.since_s = None
 
-    def failed(self, write: Write, now: float, *, is_lost: bool = False) -> float:
+    def on_failed(self, write: Write, now: float, *, is_lost: bool = False) -> float:
         """Schedule the newest whole status to be sent later; return when.
 
         `is_lost`: no answer came, so the link or the server fails and other pods' writes would fail too: all wait,
@@ -184,13 +184,13 @@ class StatusVersions:
         self._dirty[write.key] = None
         return entry.retry_at_s
 
-    def drifted(self, key: WorkerKey, now: float) -> bool:
+    def on_drift(self, key: WorkerKey, now: float) -> bool:
         """Schedule a write of the whole status, because another client changed it; return whether it is due."""
         entry = self._entries.get(key)
         if entry is None or entry.written < entry.version:
             return False
         entry.baseline = None
-        return self.changed(key, now)
+        return self.on_changed(key, now)
 
     def last_acked(self, key: WorkerKey) -> Document | None:
         """Return the status that the API server last acknowledged; None while a newer one waits."""
@@ -218,7 +218,7 @@ class StatusVersions:
 def _difference(baseline: Document | None, status: Document, pod: KubeletPod) -> Document | None:
     """Return the fields to send; conditions only those that changed; None when none did. `pod`: as the API shows it."""
     if baseline is None:
-        gone = _gone((c.type for c in pod.status.conditions), status.get("conditions") or ())
+        gone = _deletions((c.type for c in pod.status.conditions), status.get("conditions") or ())
         status = {**status, "conditions": [*(status.get("conditions") or ()), *gone]} if gone else status
         return _with_own_addresses(status, pod)
     patch: dict[str, Any] = {}
@@ -233,7 +233,7 @@ def _difference(baseline: Document | None, status: Document, pod: KubeletPod) ->
                 {**dict.fromkeys(n for n in before.get(c["type"], {}) if n not in c), **c}
                 for c in value
                 if before.get(c["type"]) != c
-            ] + _gone(before, value)
+            ] + _deletions(before, value)
             if not value:
                 continue
         patch[field] = value
@@ -251,7 +251,7 @@ def _with_own_addresses(patch: Document, pod: KubeletPod) -> Document:
     return {**patch, "podIPs": [*addresses, {"$patch": "delete", "ip": held}]}
 
 
-def _gone(before: Iterable[str], now: Iterable[Document]) -> list[Document]:
+def _deletions(before: Iterable[str], now: Iterable[Document]) -> list[Document]:
     held = [kind for kind in before if kind in TAKEN_BACK]
     if not held:
         return []

@@ -60,7 +60,7 @@ class Deferral:
         state = self.waiting.get(key)
         return state is not None and now >= state.next_s - _EARLY_S
 
-    def admitted(self, key: WorkerKey) -> None:
+    def on_admitted(self, key: WorkerKey) -> None:
         """Count a deferred pod that was admitted."""
         if self.waiting.pop(key, None) is not None:
             self._out.counts.add("keplab_kubelet_pod_deferrals_total", "admitted")
@@ -69,7 +69,7 @@ class Deferral:
         """Forget a pod that is gone or is being deleted."""
         self.waiting.pop(key, None)
 
-    def explained(self, rejection: Rejection) -> Rejection:
+    def final_rejection(self, rejection: Rejection) -> Rejection:
         """Return the rejection of a pod whose deferral ended without admission."""
         return Rejection(rejection.reason, f"{rejection.message} (deferred for {self._timeout_s(rejection):g} s)")
 

@@ -90,7 +90,7 @@ class UnbindManager:
         self._out.counts.add("kubelet_pod_unbind_total", state.reason, answer.reason)
         return self._step(key, state, FallBack(answer.reason), now)
 
-    def gone(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
+    def forget_pod(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
         """Forget a pod that has left the node, or ends otherwise; return whether it was being unbound."""
         self._running.discard(key)
         state = self.going.pop(key, None)
@@ -112,7 +112,7 @@ class UnbindManager:
         state = self.going[key]
         return self._step(key, state, state.pod_read(still_mine), now)
 
-    def started(self, pod: KubeletPod, key: WorkerKey) -> None:
+    def on_started(self, pod: KubeletPod, key: WorkerKey) -> None:
         """Observe once, when a container of this binding runs, how often the pod was unbound before."""
         if key in self._running:
             return
@@ -141,10 +141,10 @@ class UnbindManager:
         if state is None:
             return None
         if key in self.asking or self._waits_in_line(key, state):
-            return self._step(key, state, state.asked(now), now)
+            return self._step(key, state, state.on_requested(now), now)
         return self._step(key, state, state.call(now), now)
 
-    def answered(self, key: WorkerKey, answer: UnbindAnswer, now: float) -> UnbindOutcome | None:
+    def on_answer(self, key: WorkerKey, answer: UnbindAnswer, now: float) -> UnbindOutcome | None:
         """Take the answer to an unbind."""
         code = answer.code
         state = self.going.get(key)
@@ -161,7 +161,7 @@ class UnbindManager:
         step = state.answer(answer, now)
         if code == 429 and isinstance(step, Wait):
             self._lines.setdefault(state.pod.metadata.namespace, {})[key] = None
-            step = state.asked(now) if self._waits_in_line(key, state) else step
+            step = state.on_requested(now) if self._waits_in_line(key, state) else step
         else:
             self._leave_line(key, state)
         return self._step(key, state, step, now)

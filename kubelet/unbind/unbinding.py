@@ -206,7 +206,7 @@ class Unbinding:
         self.tries += 1
         return self._wait(now, delay_s)
 
-    def asked(self, now: float) -> Step:
+    def on_requested(self, now: float) -> Step:
         """Return the wait for the controller, which was asked to unbind the pod; fall back when the time is over."""
         return Wait(self.deadline_s) if now < self.deadline_s else FallBack("DeadlineExceeded")
 

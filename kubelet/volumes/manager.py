@@ -78,27 +78,27 @@ class VolumeManager:
         self._waiting.pop(key, None)
         self._recovering.pop(key, None)
         if self._names.pop(key, None):
-            used = self._used()
+            used = self._volumes_in_use()
             self._reported = frozenset(name for name in self._reported if name in used)
         self._report()
 
     # --- what the API server says ---
 
-    def volumes_read(self, key: WorkerKey, found: Mapping[Key, str] | str, now: float) -> None:
+    def volumes_read(self, key: WorkerKey, names: Mapping[Key, str] | str, now: float) -> None:
         """Take the names of a pod's attachable volumes, or why they are not known."""
         if key in self._recovering:
-            if isinstance(found, str):
+            if isinstance(names, str):
                 self._out.effects.append(SetTimer(now + RECOVER_RETRY_S, TIMER, key))
                 return
             del self._recovering[key]
         elif key not in self._waiting:
             return
-        if isinstance(found, str):
+        if isinstance(names, str):
             del self._waiting[key]
             machine = self._table.pods[key]
-            self._table.perform(machine, machine.volumes_failed(found, now), now)
+            self._table.perform(machine, machine.volumes_failed(names, now), now)
             return
-        self._names[key] = dict(found)
+        self._names[key] = dict(names)
         self._report()
         if key in self._waiting:
             self._look(key, now)
@@ -107,7 +107,7 @@ class VolumeManager:
         """Take the Node after a status write: its volumes in use are those that this kubelet reported."""
         self._stored = frozenset(node.status.volumes_in_use)
         if self._wanted is not None:
-            self._reported = self._stored & frozenset(self._used())
+            self._reported = self._stored & frozenset(self._volumes_in_use())
         self.node_read(node, now)
 
     def node_read(self, node: Node, now: float) -> None:
@@ -123,20 +123,20 @@ class VolumeManager:
         elif key in self._waiting and key in self._names:
             self._out.effects.append(ReadAttached(key))
 
-    def looked(self, key: WorkerKey, now: float) -> None:
+    def look_again(self, key: WorkerKey, now: float) -> None:
         """Set a timer for the next look, if the pod still waits after a read of the Node or a failed read."""
         if key in self._waiting:
             self._look_later(key, now)
 
     # --- own affairs ---
 
-    def _used(self) -> dict[str, None]:
+    def _volumes_in_use(self) -> dict[str, None]:
         return dict.fromkeys(name for names in self._names.values() for name in names.values())
 
     def _report(self) -> None:
         if not self._has_sources or self._recovering:
             return
-        wanted = tuple(sorted(self._used()))
+        wanted = tuple(sorted(self._volumes_in_use()))
         if wanted != (self._wanted if self._wanted is not None else tuple(sorted(self._stored))):
             self._wanted = wanted
             self._out.effects.append(ReportNode(volumes_in_use=wanted))

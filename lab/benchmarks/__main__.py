@@ -59,56 +59,58 @@ def main(quick: bool, preliminary: bool, out: Path | None) -> None:
     def say(text: str) -> None:
         click.echo(f"[{time.perf_counter() - begun:5.1f} s] {text}")
 
-    found = measure(say, is_quick=quick)
-    for figure in found.figures:
+    figures = measure(say, is_quick=quick)
+    for figure in figures.figures:
         click.echo(f"{figure.title:<58} {figure.value:>12,.2f} {figure.unit:<10} {figure.aim_text}")
     target = out or (None if quick else Path("docs/benchmarks"))
     if target is not None:
         command = "python -m lab.benchmarks --quick" if quick else "make bench"
-        write(found, target, command=command, is_preliminary=preliminary)
+        write(figures, target, command=command, is_preliminary=preliminary)
         say(f"wrote {target}/figures.json and {target}/README.md")
 
 
 def measure(say: Say, *, is_quick: bool = False) -> Figures:
     """Measure and return all figures; takes about ten minutes, or one and a half with `is_quick`."""
-    found = Figures(len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 2))
-    _start(found, say)
-    _simulate(found, say, is_quick=is_quick)
-    _storm(found, say, seeds=1 if is_quick else 5)
-    _cel(found, say)
-    _fan_out(found, say, is_quick=is_quick)
-    _rest(found, say, is_quick=is_quick)
+    figures = Figures(len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 2))
+    _start(figures, say)
+    _simulate(figures, say, is_quick=is_quick)
+    _storm(figures, say, seeds=1 if is_quick else 5)
+    _cel(figures, say)
+    _fan_out(figures, say, is_quick=is_quick)
+    _rest(figures, say, is_quick=is_quick)
     nodes, pods = (20, 300) if is_quick else (100, 2_000)
-    _mesh(found, say, nodes, pods, "memory", runs=1 if is_quick else RUNS)
-    _mesh(found, say, nodes, pods, "memory", runs=1 if is_quick else RUNS, switches=SIDE_BY_SIDE)
-    _mesh(found, say, nodes, pods, "sqlite", runs=1)
-    _mesh(found, say, nodes, pods, "sqlite", runs=1, switches=SIDE_BY_SIDE)
+    _mesh(figures, say, nodes, pods, "memory", runs=1 if is_quick else RUNS)
+    _mesh(figures, say, nodes, pods, "memory", runs=1 if is_quick else RUNS, switches=SIDE_BY_SIDE)
+    _mesh(figures, say, nodes, pods, "sqlite", runs=1)
+    _mesh(figures, say, nodes, pods, "sqlite", runs=1, switches=SIDE_BY_SIDE)
     if not is_quick:
-        _mesh(found, say, 5_000, 2_000, "memory", runs=1)
-    _kubelet_host(found, say, is_quick=is_quick)
-    reliability_figures.measure(found, say, is_quick=is_quick)
-    _scheduler(found, say, is_quick=is_quick)
-    _allocator(found, say, is_quick=is_quick)
-    return found
+        _mesh(figures, say, 5_000, 2_000, "memory", runs=1)
+    _kubelet_host(figures, say, is_quick=is_quick)
+    reliability_figures.measure(figures, say, is_quick=is_quick)
+    _scheduler(figures, say, is_quick=is_quick)
+    _allocator(figures, say, is_quick=is_quick)
+    return figures
 
 
-def _start(found: Figures, say: Say) -> None:
+def _start(figures: Figures, say: Say) -> None:
     say("starting a mesh of three nodes, and calling it one by one")
     result = bench_start(nodes=3)
-    found.runs.append({"workload": "Start", **result.document()})
-    found.add("start.first_running_s", "nothing → first pod Running, 3 nodes, SQLite", result.first_running_s, "s")
+    figures.runs.append({"workload": "Start", **result.document()})
+    figures.add("start.first_running_s", "nothing → first pod Running, 3 nodes, SQLite", result.first_running_s, "s")
     for name, size in result.idle_rss_mib.items():
-        found.add(f"idle_mib.{name}", f"memory at rest, {name}", size, "MiB", at_most=60)
-    found.add("call.get_p50_ms", "one call after the other, get, p50", result.call_p50_ms["get"], "ms")
-    found.add("call.create_p50_ms", "one call after the other, durable create, p50", result.call_p50_ms["create"], "ms")
+        figures.add(f"idle_mib.{name}", f"memory at rest, {name}", size, "MiB", at_most=60)
+    figures.add("call.get_p50_ms", "one call after the other, get, p50", result.call_p50_ms["get"], "ms")
+    figures.add(
+        "call.create_p50_ms", "one call after the other, durable create, p50", result.call_p50_ms["create"], "ms"
+    )
 
 
-def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
+def _simulate(figures: Figures, say: Say, *, is_quick: bool) -> None:
     for name, title, file, overrides, aim in SCENARIOS[1:] if is_quick else SCENARIOS:
         say(f"simulating {title}")
         result = simulate(load_scenario(RUNAWAY / file), seed=1, overrides=overrides)
         rate = result.virtual_s / result.wall_s
-        found.runs.append(
+        figures.runs.append(
             {
                 "workload": "Simulate",
                 "scenario": file,
@@ -118,7 +120,7 @@ def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
                 "event_lines": result.lines,
             }
         )
-        found.add(f"simulation.{name}", f"simulated seconds a second, {title}", round(rate, 1), "s/s", at_least=aim)
+        figures.add(f"simulation.{name}", f"simulated seconds a second, {title}", round(rate, 1), "s/s", at_least=aim)
 
 
 def _storm(found: Figures, say: Say, *, seeds: int) -> None:
@@ -130,15 +132,15 @@ def _storm(found: Figures, say: Say, *, seeds: int) -> None:
     found.add("simulation.storm", "seeds a second, one core, the storm of 200 replicas", rate, "1/s")
 
 
-def _cel(found: Figures, say: Say) -> None:
+def _cel(figures: Figures, say: Say) -> None:
     say("device selectors")
     result = bench_cel()
-    found.runs.append(result.document())
+    figures.runs.append(result.document())
     for name in ("comparisons", "version"):
         rate = result.evaluations_per_s[name]
-        found.add(f"cel.{name}.evaluations_per_s", f"evaluations of a selector, {name}", rate, "1/s")
+        figures.add(f"cel.{name}.evaluations_per_s", f"evaluations of a selector, {name}", rate, "1/s")
         rate = result.compilations_per_s[name]
-        found.add(f"cel.{name}.compilations_per_s", f"compilations of a selector, {name}", rate, "1/s")
+        figures.add(f"cel.{name}.compilations_per_s", f"compilations of a selector, {name}", rate, "1/s")
 
 
 def _fan_out(found: Figures, say: Say, *, is_quick: bool) -> None:
@@ -150,95 +152,95 @@ def _fan_out(found: Figures, say: Say, *, is_quick: bool) -> None:
     found.add("watch.server_us_per_event", "CPU of the API server for each", result.server_us_per_event, "µs")
 
 
-def _rest(found: Figures, say: Say, *, is_quick: bool) -> None:
+def _rest(figures: Figures, say: Say, *, is_quick: bool) -> None:
     pods, calls = (500, 50) if is_quick else (5_000, 300)
     say(f"writes over REST, lists of {pods:,} pods")
     result = bench_rest(pods=pods, calls=calls)
-    found.runs.append({"workload": "Rest", **result.document()})
+    figures.runs.append({"workload": "Rest", **result.document()})
     for kind, costs in result.operations.items():
         for name, cost in costs.items():
             key = f"rest.{kind}.{name.replace(', ', '_').replace(' ', '_')}"
-            found.add(f"{key}.cpu_us", f"REST, {kind}: {name}, CPU of the API server", cost.cpu_us, "µs")
-            found.add(f"{key}.of_get", f"… in gets of a {kind}", cost.of_get, "gets")
+            figures.add(f"{key}.cpu_us", f"REST, {kind}: {name}, CPU of the API server", cost.cpu_us, "µs")
+            figures.add(f"{key}.of_get", f"… in gets of a {kind}", cost.of_get, "gets")
     for name, listed in result.lists.items():
         key = f"rest.list.{name.replace(', ', '_')}"
         at_most = 1.0 if name in ("Table", "PartialObjectMetadata") else None
-        found.add(f"{key}.p50_ms", f"LIST of {pods:,} pods as {name}, to the last byte, p50", listed.p50_ms, "ms")
-        found.add(f"{key}.cpu_ms", "… CPU of the API server", listed.cpu_ms, "ms")
-        found.add(f"{key}.of_json", "… in lists as JSON", listed.of_json, "lists", at_most=at_most)
+        figures.add(f"{key}.p50_ms", f"LIST of {pods:,} pods as {name}, to the last byte, p50", listed.p50_ms, "ms")
+        figures.add(f"{key}.cpu_ms", "… CPU of the API server", listed.cpu_ms, "ms")
+        figures.add(f"{key}.of_json", "… in lists as JSON", listed.of_json, "lists", at_most=at_most)
 
 
 def _mesh(
-    found: Figures, say: Say, nodes: int, pods: int, engine: str, *, runs: int, switches: tuple[str, ...] = ()
+    figures: Figures, say: Say, nodes: int, pods: int, engine: str, *, runs: int, switches: tuple[str, ...] = ()
 ) -> None:
     results: list[BenchResult] = []
     for number in range(runs):
         say(f"{pods} pods on {nodes} nodes, {engine}" + (f", run {number + 1} of {runs}" if runs > 1 else ""))
         results.append(bench_mesh(nodes=nodes, pods=pods, engine=engine, switches=switches))
-        found.runs.append(results[-1].document())
+        figures.runs.append(results[-1].document())
     middle = median(result.pods_per_s for result in results)
     result = min(results, key=lambda each: abs(each.pods_per_s - middle))
     name, where = f"mesh.{nodes}.{engine}", f"{nodes:,} nodes, {engine}"
     if switches:
         name, where = f"{name}.side_by_side", f"{where}, {', '.join(switches)}"
     is_main = nodes == 100 and engine == "memory"
-    found.add(
+    figures.add(
         f"{name}.pods_per_s",
         f"pods created → Running, {where}",
         result.pods_per_s,
         "pods/s",
         at_least=2_000 if is_main else None,
     )
-    found.add(f"{name}.bound_p50_ms", f"created → bound, p50, {where}", result.create_to_bound_p50_ms, "ms")
-    found.add(f"{name}.bound_p99_ms", f"created → bound, p99, {where}", result.create_to_bound_p99_ms, "ms")
-    found.add(f"{name}.cpu_us", f"CPU a pod, all processes, {where}", result.cpu_us_per_pod, "µs")
+    figures.add(f"{name}.bound_p50_ms", f"created → bound, p50, {where}", result.create_to_bound_p50_ms, "ms")
+    figures.add(f"{name}.bound_p99_ms", f"created → bound, p99, {where}", result.create_to_bound_p99_ms, "ms")
+    figures.add(f"{name}.cpu_us", f"CPU a pod, all processes, {where}", result.cpu_us_per_pod, "µs")
     for process, used in result.cpu_us_per_pod_by_process.items():
         title = f"… of it {process}" if process != LOAD else "… beside it, making the load"
-        found.add(f"{name}.cpu_us.{process}", title, used, "µs")
+        figures.add(f"{name}.cpu_us.{process}", title, used, "µs")
 
 
-def _kubelet_host(found: Figures, say: Say, *, is_quick: bool) -> None:
+def _kubelet_host(figures: Figures, say: Say, *, is_quick: bool) -> None:
     nodes, pods, span_s = (200, 400, 5.0) if is_quick else (5_000, 10_000, 20.0)
     say(f"{nodes:,} kubelets in one process")
     result = bench_kubelet_host(nodes=nodes, pods=pods, span_s=span_s)
-    found.runs.append(result.document())
+    figures.runs.append(result.document())
     name, where = f"kubelet_host.{nodes}", f"{nodes:,} nodes in one process"
-    found.add(f"{name}.registered_s", f"{where}: started → all registered", result.registered_s, "s", at_most=5)
-    found.add(f"{name}.nodes_s", f"{where}: started → all without taints", result.nodes_s, "s")
-    found.add(f"{name}.rush_s", f"{where}: {pods:,} pods created → Running", result.rush_s, "s", at_most=15)
+    figures.add(f"{name}.registered_s", f"{where}: started → all registered", result.registered_s, "s", at_most=5)
+    figures.add(f"{name}.nodes_s", f"{where}: started → all without taints", result.nodes_s, "s")
+    figures.add(f"{name}.rush_s", f"{where}: {pods:,} pods created → Running", result.rush_s, "s", at_most=15)
     for process, share in result.idle_cpu.items():
-        found.add(f"{name}.idle_cpu.{process}", f"{where}, at rest: {process}", 100 * share, "% of a core")
+        figures.add(f"{name}.idle_cpu.{process}", f"{where}, at rest: {process}", 100 * share, "% of a core")
     for process, share in result.rate_cpu.items():
         title = f"{where}, {result.rate} pod starts a second: {process}"
-        found.add(f"{name}.rate_cpu.{process}", title, 100 * share, "% of a core")
-    found.add(
+        figures.add(f"{name}.rate_cpu.{process}", title, 100 * share, "% of a core")
+    figures.add(
         f"{name}.rate_p99_ms", f"{where}, {result.rate} a second: created → Running, p99", result.rate_p99_ms, "ms"
     )
-    found.add(f"{name}.rss_mib", f"{where}: memory at rest", result.idle_rss_mib[HOST], "MiB")
-    found.add(f"{name}.rss_after_mib", f"{where}: memory after the pods", result.rss_mib[HOST], "MiB")
+    figures.add(f"{name}.rss_mib", f"{where}: memory at rest", result.idle_rss_mib[HOST], "MiB")
+    figures.add(f"{name}.rss_after_mib", f"{where}: memory after the pods", result.rss_mib[HOST], "MiB")
 
 
-def _allocator(found: Figures, say: Say, *, is_quick: bool) -> None:
+def _allocator(figures: Figures, say: Say, *, is_quick: bool) -> None:
     say("allocating devices")
     result = bench_allocator((10_000,) if is_quick else (10_000, 100_000))
-    found.runs.append({"workload": "Allocator", **result.document()})
-    each = "devices found on nodes not searched before, one claim each, CPU time"
-    found.add("allocator.searches_per_s", each, result.searches_per_s, "claims/s", at_least=2_000)
-    found.add("allocator.back_ms", "one card's 8 partitions of 64, the last card's, CPU time", result.back_ms, "ms")
+    figures.runs.append({"workload": "Allocator", **result.document()})
+    title = "devices found on nodes not searched before, one claim each, CPU time"
+    figures.add("allocator.searches_per_s", title, result.searches_per_s, "claims/s", at_least=2_000)
+    figures.add("allocator.back_ms", "one card's 8 partitions of 64, the last card's, CPU time", result.back_ms, "ms")
     for devices, mib in result.mib.items():
-        found.add(f"allocator.mib.{devices}", f"memory of {devices:,} devices in the scheduler", mib, "MiB")
+        figures.add(f"allocator.mib.{devices}", f"memory of {devices:,} devices in the scheduler", mib, "MiB")
 
 
-def _scheduler(found: Figures, say: Say, *, is_quick: bool) -> None:
+def _scheduler(figures: Figures, say: Say, *, is_quick: bool) -> None:
     for run in scheduler_figures.QUICK_RUNS if is_quick else scheduler_figures.RUNS:
         say(f"scheduling: {run.title}")
-        result = found.scheduler[run] = scheduler_figures.bench(run)
-        found.runs.append(result.document())
+        result = figures.scheduler[run] = scheduler_figures.bench(run)
+        figures.runs.append(result.document())
         name = f"scheduler.{run.form}.{run.workload}.{run.nodes}.pods_per_s"
-        found.add(name, run.title, result.pods_per_s, "pods/s", at_least=run.aim or None)
-    for name, times in growth(found.scheduler).items():
+        figures.add(name, run.title, result.pods_per_s, "pods/s", at_least=run.aim or None)
+    for name, times in growth(figures.scheduler).items():
         title = f"{name}, CPU a pod, 15,000 nodes over 500"
-        found.add(f"scheduler.algorithm.{name}.growth", title, times, "times", at_most=LARGE / SMALL)
+        figures.add(f"scheduler.algorithm.{name}.growth", title, times, "times", at_most=LARGE / SMALL)
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ class TooSlow(TimeoutError):
 class Observer(Protocol):
     """Receiver of pod events: scheduling attempts and deletions."""
 
-    def attempted(self, pod: Pod, diagnosis: Diagnosis | None) -> None:
+    def on_attempted(self, pod: Pod, diagnosis: Diagnosis | None) -> None:
         """Note a scheduling attempt: `pod` has its node if it succeeded, else `diagnosis` says why it has none."""
 
-    def gone(self, pod: Pod) -> None:
+    def on_deleted(self, pod: Pod) -> None:
         """Note that a pod was deleted or evicted."""
 
 
@@ -157,20 +157,20 @@ class Algorithm:
         """Deliver the deletion of a pod."""
         self.core.handlers.on_pod(self.bound.pop(pod.metadata.uid, pod), None, self.now())
         if self._observer is not None:
-            self._observer.gone(pod)
+            self._observer.on_deleted(pod)
 
     def add_other(self, plural: str, document: Document) -> View | None:
         """Deliver a new or changed object of another kind. Return None when the scheduler does not watch that kind."""
         view = self._views.get(plural)
         if view is None:
             return None
-        made: Any = msgspec.convert(document, view)
-        old = self.world.get(view, made.metadata.key)
-        self.world.put(made)
-        if isinstance(made, ResourceClaim) and made.status.allocation is not None:
-            self.handle.claims.settle(made)
-        self.core.queue.move_all(world_event(view, old, made), old, made, self.now())
-        shown: View = made
+        new: Any = msgspec.convert(document, view)
+        old = self.world.get(view, new.metadata.key)
+        self.world.put(new)
+        if isinstance(new, ResourceClaim) and new.status.allocation is not None:
+            self.handle.claims.settle(new)
+        self.core.queue.move_all(world_event(view, old, new), old, new, self.now())
+        shown: View = new
         return shown
 
     def delete_other(self, made: View) -> None:
@@ -254,13 +254,13 @@ class Algorithm:
         bound = self.bound[info.uid] = replace(pod, spec=replace(pod.spec, node_name=node))
         core.queue.done(info.uid)
         core.handlers.on_pod(pod, bound, now)
-        core.queue.bound(queued)
+        core.queue.on_bound(queued)
         self._observe("scheduled", bound, began)
 
     def _observe(self, result: str, pod: Pod, began: float, diagnosis: Diagnosis | None = None) -> None:
         if self._observer is not None:
-            self.core.metrics.attempted(result, time.perf_counter() - began)
-            self._observer.attempted(pod, diagnosis)
+            self.core.metrics.observe_attempt(result, time.perf_counter() - began)
+            self._observer.on_attempted(pod, diagnosis)
 
     def _write_claims(self, pod: Pod) -> None:
         """Show the pod's claims with the devices that Reserve promised them, as PreBind writes them."""
@@ -372,8 +372,8 @@ class Play:
                 if not op.may_wait:
                     self._wait(pods, "preparing")
             case ops.DeferResizes():
-                for made, _ in documents.deferred_of(op, step, size, is_stored=True):
-                    algorithm.add_pod(algorithm.decode(made))
+                for new_pod, _ in documents.deferred_of(op, step, size, is_stored=True):
+                    algorithm.add_pod(algorithm.decode(new_pod))
                 algorithm.rest()
             case ops.Churn():
                 algorithm.at(algorithm.now(), self._churn(op))
@@ -419,12 +419,12 @@ class Play:
             return lambda: algorithm.delete_node(node)
         document["metadata"]["namespace"] = "default"
         if plural == "pods":
-            body = msgspec.json.encode(documents.stored(copy.deepcopy(document))).replace(b"@uid@", name.encode())
+            body = msgspec.json.encode(documents.stored_pod(copy.deepcopy(document))).replace(b"@uid@", name.encode())
             pod = algorithm.decode(NewObject("default", name, body))
             algorithm.add_pod(pod)
             return lambda: algorithm.delete_pod(pod)
-        made = algorithm.add_other(plural, document)
-        return lambda: None if made is None else algorithm.delete_other(made)
+        view = algorithm.add_other(plural, document)
+        return lambda: None if view is None else algorithm.delete_other(view)
 
     def _wait(self, pods: list[Pod], what: str) -> None:
         """Return when all of them have a node."""

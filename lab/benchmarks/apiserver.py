@@ -11,7 +11,7 @@ import msgspec
 from apiserver_fake.storage.watch_hub import WATCHERS_PER_IDENTITY
 from lab.benchmarks.mesh import Stopwatch
 from lab.benchmarks.result import Result
-from lab.benchmarks.running_mesh import LIMIT_S, many, quiet_arguments, rounded, running_mesh
+from lab.benchmarks.running_mesh import LIMIT_S, many, quiet_arguments, rounded_quantile, running_mesh
 from services.api.identity import MASTERS_GROUP, Identity
 from services.api.wire import Api, Request, WatchRequest
 
@@ -124,8 +124,8 @@ async def _start(nodes: int) -> StartResult:
             ready_s=round(mesh.start_s, 2),
             first_running_s=round(first_running_s, 2),
             idle_rss_mib=idle,
-            call_p50_ms={verb: rounded(each, 0.5, 2) for verb, each in times.items()},
-            call_p99_ms={verb: rounded(each, 0.99, 2) for verb, each in times.items()},
+            call_p50_ms={verb: rounded_quantile(each, 0.5, 2) for verb, each in times.items()},
+            call_p99_ms={verb: rounded_quantile(each, 0.99, 2) for verb, each in times.items()},
         )
 
 

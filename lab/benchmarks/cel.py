@@ -48,15 +48,15 @@ class CelBench(Result):
 
 def bench_cel(*, evaluations: int = 20_000, compilations: int = 100) -> CelBench:
     """Measure every expression in this process; takes a few seconds."""
-    found = CelBench("Cel", {}, {}, {}, {})
+    bench = CelBench("Cel", {}, {}, {}, {})
     for name, expression in EXPRESSIONS.items():
         selects, program = compile_selector(expression), environment().compile(expression)
         known = (variables(DRIVER, _DEVICE),)
-        found.evaluations_per_s[name] = _rate(partial(selects, DRIVER, _DEVICE), evaluations)
-        found.counted_per_s[name] = _rate(partial(program.measured, known), evaluations // 4)
-        found.compilations_per_s[name] = _rate(partial(environment().compiled, expression), compilations)
-        found.cost[name] = program.cost.most
-    return found
+        bench.evaluations_per_s[name] = _rate(partial(selects, DRIVER, _DEVICE), evaluations)
+        bench.counted_per_s[name] = _rate(partial(program.evaluate_with_cost, known), evaluations // 4)
+        bench.compilations_per_s[name] = _rate(partial(environment().compile_anew, expression), compilations)
+        bench.cost[name] = program.cost.most
+    return bench
 
 
 def _rate(call: Callable[[], object], times: int) -> float:

@@ -47,7 +47,7 @@ class Clocks:
         self._own_s = 0.0
         self._own_s = self._calibrate()
 
-    def clocked(self, method: Callable[..., Any], owner: Callable[[Any], str], what: str) -> Callable[..., Any]:
+    def clock_method(self, method: Callable[..., Any], owner: Callable[[Any], str], what: str) -> Callable[..., Any]:
         """Return the method with a clock around it. `owner(self)` names the plugin or part that its time is charged
         to.
         """
@@ -77,7 +77,7 @@ class Clocks:
                 return
 
         calls = 20_000
-        idle, wrapped = Idle(), self.clocked(Idle.nothing, lambda _: "", "")
+        idle, wrapped = Idle(), self.clock_method(Idle.nothing, lambda _: "", "")
         began = time.perf_counter()
         for _ in range(calls):
             wrapped(idle)
@@ -99,7 +99,7 @@ def clocking(clocks: Clocks, plugins: Iterable[type], parts: Iterable[tuple[type
         method = cls.__dict__.get(name)
         if callable(method) and not isinstance(method, type):
             before.append((cls, name, method))
-            setattr(cls, name, clocks.clocked(method, owner, what))
+            setattr(cls, name, clocks.clock_method(method, owner, what))
 
     try:
         for cls in dict.fromkeys(base for plugin in plugins for base in plugin.__mro__[:-1]):

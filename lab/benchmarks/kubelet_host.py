@@ -16,7 +16,7 @@ import msgspec
 from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option, switch_option
 from lab.benchmarks.mesh import Stopwatch, wait_for_nodes
 from lab.benchmarks.result import Result
-from lab.benchmarks.running_mesh import LIMIT_S, RunningMesh, quiet_arguments, rounded, running_mesh
+from lab.benchmarks.running_mesh import LIMIT_S, RunningMesh, quiet_arguments, rounded_quantile, running_mesh
 from services.api.switches import Switches
 from services.api.times import parse_time
 from services.api.wire import Api, Request
@@ -136,8 +136,8 @@ async def _measure(
             nodes_s=nodes_s,
             idle_cpu=idle,
             rate_cpu=busy,
-            rate_p50_ms=rounded(times, 0.5),
-            rate_p99_ms=rounded(times, 0.99),
+            rate_p50_ms=rounded_quantile(times, 0.5),
+            rate_p99_ms=rounded_quantile(times, 0.99),
             rush_s=round(rush_s, 2),
             rush_cpu_us_per_pod=rush_cpu,
             idle_rss_mib=idle_rss,

@@ -14,7 +14,15 @@ import msgspec
 
 from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option, switch_option
 from lab.benchmarks.result import Result
-from lab.benchmarks.running_mesh import LIMIT_S, LOAD, follow_pods, many, quiet_arguments, rounded, running_mesh
+from lab.benchmarks.running_mesh import (
+    LIMIT_S,
+    LOAD,
+    follow_pods,
+    many,
+    quiet_arguments,
+    rounded_quantile,
+    running_mesh,
+)
 from services.api.meta import View
 from services.api.switches import Switches
 from services.api.wire import Api, Request, WatchEvent
@@ -170,10 +178,10 @@ async def _measure(
             engine=engine,
             switches=switches,
             pods_per_s=round(pods / (last - first), 1),
-            p50_ms=rounded(times, 0.5),
-            p99_ms=rounded(times, 0.99),
-            create_to_bound_p50_ms=rounded(binds, 0.5),
-            create_to_bound_p99_ms=rounded(binds, 0.99),
+            p50_ms=rounded_quantile(times, 0.5),
+            p99_ms=rounded_quantile(times, 0.99),
+            create_to_bound_p50_ms=rounded_quantile(binds, 0.5),
+            create_to_bound_p99_ms=rounded_quantile(binds, 0.99),
             cpu_us_per_pod=round(sum(spent for name, spent in used.items() if name != LOAD), 1),
             cpu_us_per_pod_by_process=used,
             rss_mib=mesh.rss_mib(),

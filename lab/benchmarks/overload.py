@@ -20,7 +20,7 @@ from apiserver_fake.registry.authorization.authentication import read_tokens
 from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option
 from lab.benchmarks.overload_clients import USERS, Answers, Clients
 from lab.benchmarks.result import Result
-from lab.benchmarks.running_mesh import RunningMesh, many, quiet_arguments, rounded, running_mesh
+from lab.benchmarks.running_mesh import RunningMesh, many, quiet_arguments, rounded_quantile, running_mesh
 from services.api.identity import NODES_GROUP, SCHEDULER, Identity
 from services.api.wire import Api, Request, Response
 from services.client.rpc import RpcTransport
@@ -122,17 +122,17 @@ async def _bench(nodes: int, objects: int, seconds: float, say: Callable[[str], 
 
 async def _fill(api: Api, objects: int) -> None:
     for user in USERS:
-        await _made(api, "namespaces", "", user.removeprefix("user:"))
+        await _create(api, "namespaces", "", user.removeprefix("user:"))
     text = {"text": "x" * TEXT_BYTES}
 
     async def create(number: int) -> None:
         for user in ("watcher", "lister") if number < objects // 10 else ("lister",):
-            await _made(api, "configmaps", user, f"o{number}", data=text)
+            await _create(api, "configmaps", user, f"o{number}", data=text)
 
     await many(range(objects), create)
 
 
-async def _made(api: Api, resource: str, namespace: str, name: str, **content: object) -> Response:
+async def _create(api: Api, resource: str, namespace: str, name: str, **content: object) -> Response:
     body = msgspec.json.encode({"metadata": {"name": name}, **content})
     return (await api.call(Request(verb="create", resource=resource, namespace=namespace, body=body))).unwrap()
 
@@ -146,7 +146,7 @@ async def _clients(mesh: RunningMesh, node: Identity) -> AsyncIterator[tuple[_Pr
     try:
         kubelet, scheduler = transport.api(node.user), transport.api(SCHEDULER.user)
         spec = {"holderIdentity": PROBE, "leaseDurationSeconds": 40}
-        await _made(kubelet, LEASES, "kube-node-lease", PROBE, spec=spec)
+        await _create(kubelet, LEASES, "kube-node-lease", PROBE, spec=spec)
         renewal = Request(
             verb="patch",
             resource=LEASES,
@@ -159,7 +159,7 @@ async def _clients(mesh: RunningMesh, node: Identity) -> AsyncIterator[tuple[_Pr
         async def bind(number: int) -> Response:
             spec = {"containers": [{"name": "c", "image": "i"}], "schedulerName": "none"}
             name = f"p{number}"
-            await _made(mesh.api, "pods", "default", name, spec=spec)
+            await _create(mesh.api, "pods", "default", name, spec=spec)
             target = {"kind": "Node", "name": PROBE}
             body = msgspec.json.encode({"metadata": {"name": name}, "target": target})
             request = Request(
@@ -198,12 +198,12 @@ async def _phase(mesh: RunningMesh, heartbeat: _Probe, bind: _Probe, seconds: fl
     beats, beats_failed = heartbeat.take()
     binds, binds_failed = bind.take()
     return Phase(
-        rounded(beats, 0.5),
-        rounded(beats, 0.99),
+        rounded_quantile(beats, 0.5),
+        rounded_quantile(beats, 0.99),
         len(beats),
         beats_failed,
-        rounded(binds, 0.5),
-        rounded(binds, 0.99),
+        rounded_quantile(binds, 0.5),
+        rounded_quantile(binds, 0.99),
         len(binds),
         binds_failed,
         mesh.rss_mib()["apiserver"],

@@ -60,19 +60,19 @@ async def offend(clients: Clients, answers: Answers) -> None:
             # A tenth of what it is asked for: a client that hardly obeys.
             await asyncio.sleep(wait_s / 10)
 
-        async def again(user: str, *request: Any) -> None:
+        async def repeat_request(user: str, *request: Any) -> None:
             while True:
                 await ask(user, *request)
 
-        made = msgspec.json.encode({"metadata": {"generateName": "f-"}, "data": {"text": "x" * 200}})
+        config_map = msgspec.json.encode({"metadata": {"generateName": "f-"}, "data": {"text": "x" * 200}})
         flood, watcher, lister = USERS
         async with asyncio.TaskGroup() as group:
             for _ in range(clients.creates_at_once):
-                group.create_task(again(flood, "POST", "", made))
+                group.create_task(repeat_request(flood, "POST", "", config_map))
             for _ in range(clients.watches):
-                group.create_task(again(watcher, "GET", "?watch=1"))
+                group.create_task(repeat_request(watcher, "GET", "?watch=1"))
             for _ in range(clients.lists_at_once):
-                group.create_task(again(lister, "GET"))
+                group.create_task(repeat_request(lister, "GET"))
 
 
 async def _run() -> None:

@@ -14,7 +14,7 @@ import msgspec
 from lab.benchmarks.bench import Bench, Reporter, option
 from lab.benchmarks.rest import pod
 from lab.benchmarks.result import Result
-from lab.benchmarks.running_mesh import LIMIT_S, cpu_s, many, quiet_arguments, rounded, running_mesh
+from lab.benchmarks.running_mesh import LIMIT_S, cpu_s, many, quiet_arguments, rounded_quantile, running_mesh
 from services.api.errors import UnknownOutcome
 from services.api.wire import Api, Request
 from services.runtime.supervisor import Supervisor
@@ -110,12 +110,12 @@ async def _recovery(objects: int, kills: int) -> RecoveryResult:
         return RecoveryResult(
             objects=objects,
             kills=kills,
-            ready_p50_s=rounded(ready, 0.5, 2),
-            ready_p99_s=rounded(ready, 0.99, 2),
-            first_write_p50_s=rounded(written, 0.5, 2),
-            first_write_p99_s=rounded(written, 0.99, 2),
+            ready_p50_s=rounded_quantile(ready, 0.5, 2),
+            ready_p99_s=rounded_quantile(ready, 0.99, 2),
+            first_write_p50_s=rounded_quantile(written, 0.5, 2),
+            first_write_p99_s=rounded_quantile(written, 0.99, 2),
             first_write_max_s=round(max(written), 2),
-            start_cpu_s=rounded(spent, 0.5, 2),
+            start_cpu_s=rounded_quantile(spent, 0.5, 2),
             rss_mib=mesh.rss_mib()["apiserver"],
             database_mib=round(database.stat().st_size / 2**20, 1),
             load_average=round(os.getloadavg()[0], 1),

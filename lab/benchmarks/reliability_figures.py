@@ -26,7 +26,7 @@ def measure(found: Figures, say: Say, *, is_quick: bool) -> None:
     _overload(found, say, is_quick=is_quick)
 
 
-def _writes(found: Figures, say: Say, *, seconds: float) -> None:
+def _writes(figures: Figures, say: Say, *, seconds: float) -> None:
     try:
         find_etcd()
     except MeshError as error:
@@ -36,47 +36,49 @@ def _writes(found: Figures, say: Say, *, seconds: float) -> None:
         has_etcd = True
     say("writes of each engine")
     result = bench_store(seconds=seconds, with_etcd=has_etcd, say=say)
-    found.runs.append({"workload": "Store", **result.document()})
+    figures.runs.append({"workload": "Store", **result.document()})
     for engine, rates in result.by_engine.items():
         for writers, rate in rates.items():
             name = f"store.{engine.replace(' ', '_').replace(',', '')}.{writers}.writes_per_s"
-            found.add(name, f"writes, {engine}, {writers} at once", rate, "1/s")
+            figures.add(name, f"writes, {engine}, {writers} at once", rate, "1/s")
 
 
-def _watches(found: Figures, say: Say, *, is_quick: bool) -> None:
+def _watches(figures: Figures, say: Say, *, is_quick: bool) -> None:
     watchers, objects = (20, 500) if is_quick else (200, 10_000)
     result = bench_watch(watchers=watchers, objects=objects, fan_out=FAN_OUT[:2] if is_quick else FAN_OUT, say=say)
-    found.runs.append({"workload": "Watch", **result.document()})
-    for count, each in result.fan_out.items():
-        found.add(f"fan_out.{count}.events_per_s", f"events to {count:,} watchers", each.events_per_s, "events/s")
-        found.add(f"fan_out.{count}.cpu_us", "… CPU of the API server for each", each.server_us_per_event, "µs")
+    figures.runs.append({"workload": "Watch", **result.document()})
+    for count, fan_out in result.fan_out.items():
+        figures.add(f"fan_out.{count}.events_per_s", f"events to {count:,} watchers", fan_out.events_per_s, "events/s")
+        figures.add(f"fan_out.{count}.cpu_us", "… CPU of the API server for each", fan_out.server_us_per_event, "µs")
     for name, phase in result.phases.items():
         title = f"another client's get, p99, {watchers} watches of {objects:,} pods: {name}"
         at_most = BESIDE_STARTS_AIM_MS if phase.begun else None
-        found.add(f"watch.{name.replace(',', '').replace(' ', '_')}.p99_ms", title, phase.p99_ms, "ms", at_most=at_most)
+        figures.add(
+            f"watch.{name.replace(',', '').replace(' ', '_')}.p99_ms", title, phase.p99_ms, "ms", at_most=at_most
+        )
 
 
-def _recovery(found: Figures, say: Say, *, is_quick: bool) -> None:
+def _recovery(figures: Figures, say: Say, *, is_quick: bool) -> None:
     objects, kills = (1_000, 2) if is_quick else (20_000, 12)
     say(f"{kills} kills of an API server with {objects:,} objects")
     result = bench_recovery(objects=objects, kills=kills)
-    found.runs.append({"workload": "Recovery", **result.document()})
+    figures.runs.append({"workload": "Recovery", **result.document()})
     where = f"SIGKILL with {objects:,} objects"
-    found.add("recovery.ready_p99_s", f"{where} → serving, p99", result.ready_p99_s, "s")
-    found.add("recovery.write_p50_s", f"{where} → first acknowledged write, p50", result.first_write_p50_s, "s")
+    figures.add("recovery.ready_p99_s", f"{where} → serving, p99", result.ready_p99_s, "s")
+    figures.add("recovery.write_p50_s", f"{where} → first acknowledged write, p50", result.first_write_p50_s, "s")
     write = f"{where} → first acknowledged write, p99"
-    found.add("recovery.write_p99_s", write, result.first_write_p99_s, "s", at_most=RECOVERY_AIM_S)
-    found.add("recovery.start_cpu_s", "… CPU of a process until it serves", result.start_cpu_s, "s")
+    figures.add("recovery.write_p99_s", write, result.first_write_p99_s, "s", at_most=RECOVERY_AIM_S)
+    figures.add("recovery.start_cpu_s", "… CPU of a process until it serves", result.start_cpu_s, "s")
 
 
-def _overload(found: Figures, say: Say, *, is_quick: bool) -> None:
+def _overload(figures: Figures, say: Say, *, is_quick: bool) -> None:
     nodes, objects, seconds = (5, 500, 3.0) if is_quick else (50, 10_000, 20.0)
     result = bench_overload(nodes=nodes, objects=objects, seconds=seconds, say=say)
-    found.runs.append({"workload": "Overload", **result.document()})
+    figures.runs.append({"workload": "Overload", **result.document()})
     for name, phase in result.phases.items():
         where = f"{nodes} kubelets, {name}"
         key = f"overload.{name.replace(' ', '_')}"
-        found.add(f"{key}.heartbeat_p99_ms", f"{where}: heartbeat, p99", phase.heartbeat_p99_ms, "ms", at_most=1_000)
-        found.add(f"{key}.heartbeats_failed", f"… not answered, of {phase.heartbeats}", phase.heartbeats_failed, "")
-        found.add(f"{key}.bind_p99_ms", f"{where}: bind, p99", phase.bind_p99_ms, "ms")
-        found.add(f"{key}.rss_mib", "… memory of the API server", phase.rss_mib, "MiB")
+        figures.add(f"{key}.heartbeat_p99_ms", f"{where}: heartbeat, p99", phase.heartbeat_p99_ms, "ms", at_most=1_000)
+        figures.add(f"{key}.heartbeats_failed", f"… not answered, of {phase.heartbeats}", phase.heartbeats_failed, "")
+        figures.add(f"{key}.bind_p99_ms", f"{where}: bind, p99", phase.bind_p99_ms, "ms")
+        figures.add(f"{key}.rss_mib", "… memory of the API server", phase.rss_mib, "MiB")

@@ -133,17 +133,17 @@ class Figures:
         self.figures.append(Figure(name, title, value, unit, at_least if is_more_better else at_most, is_more_better))
 
 
-def write(found: Figures, folder: Path, *, command: str, is_preliminary: bool) -> None:
+def write(figures: Figures, folder: Path, *, command: str, is_preliminary: bool) -> None:
     """Write both files into the folder; existing ones are replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    machine = f"{found.cores} cores"
+    machine = f"{figures.cores} cores"
     document = {
         "command": command,
         "date": today,
         "machine": machine,
         "python": platform.python_version(),
-        "load_before": found.load,
+        "load_before": figures.load,
         "preliminary": is_preliminary,
         "figures": [
             {
@@ -155,14 +155,14 @@ def write(found: Figures, folder: Path, *, command: str, is_preliminary: bool) -
                 "more_is_better": figure.is_more_better,
                 "met": figure.is_met,
             }
-            for figure in found.figures
+            for figure in figures.figures
         ],
-        "runs": found.runs,
+        "runs": figures.runs,
     }
     text = msgspec.json.format(msgspec.json.encode(document), indent=2)
     (folder / "figures.json").write_bytes(text + b"\n")
     warning = (
-        f"\n\n**Preliminary**: other work ran on the machine meanwhile (load average {found.load:g} at the start)."
+        f"\n\n**Preliminary**: other work ran on the machine meanwhile (load average {figures.load:g} at the start)."
         if is_preliminary
         else ""
     )
@@ -170,9 +170,9 @@ def write(found: Figures, folder: Path, *, command: str, is_preliminary: bool) -
         command=command, machine=machine, date=today, python=platform.python_version(), warning=warning
     )
     # The scheduler's figures have a table of their own.
-    first = [figure for figure in found.figures if not figure.name.startswith("scheduler.")]
+    first = [figure for figure in figures.figures if not figure.name.startswith("scheduler.")]
     rows = "".join(f"| {f.title} | {_number(f.value)} {f.unit} | {f.aim_text} |\n" for f in first)
-    last = section(found.scheduler) if found.scheduler else ""
+    last = section(figures.scheduler) if figures.scheduler else ""
     (folder / "README.md").write_text(head + rows + NOTES + last, encoding="utf-8")
 
 

@@ -196,7 +196,7 @@ Operation = Callable[[str, int], tuple[str, str, Any, str]]
 def _operations(collection: str, make: Callable[[str], Document], at: str) -> dict[str, Operation]:
     """Return what is done to objects of one kind, in that order; `at`: where a pod's spec stands in them."""
 
-    def changed(name: str, number: int) -> Document:
+    def updated_object(name: str, number: int) -> Document:
         found = make(name)
         found["metadata"]["labels"] = {**found["metadata"]["labels"], "round": f"r{number}"}
         return found
@@ -230,19 +230,19 @@ def _operations(collection: str, make: Callable[[str], Document], at: str) -> di
         "apply, changed": lambda name, number: (
             "PATCH",
             f"{collection}/{name}-a?fieldManager=bench",
-            changed(f"{name}-a", number),
+            updated_object(f"{name}-a", number),
             APPLY,
         ),
         "apply, same": lambda name, number: (
             "PATCH",
             f"{collection}/{name}-a?fieldManager=bench",
-            changed(f"{name}-a", number),
+            updated_object(f"{name}-a", number),
             APPLY,
         ),
     }
 
 
-async def _operated(client: Client, calls: int, say: Callable[[str], None]) -> dict[str, dict[str, Cost]]:
+async def _measure_operations(client: Client, calls: int, say: Callable[[str], None]) -> dict[str, dict[str, Cost]]:
     kinds = {
         "pod": _operations(PODS, pod, "/spec"),
         "deployment": _operations(DEPLOYMENTS, deployment, "/spec/template/spec"),
@@ -254,23 +254,23 @@ async def _operated(client: Client, calls: int, say: Callable[[str], None]) -> d
         for kind, operations in kinds.items():
             names = [f"{kind}-{number + 1}-{place}" for place in range(size)]
             for title, operation in operations.items():
-                cost = await _timed(client, [operation(name, number + 1) for name in names])
+                cost = await _measure_requests(client, [operation(name, number + 1) for name in names])
                 rounds.setdefault((kind, title), []).append(cost)
                 if title == "get":
-                    rounds.setdefault((kind, "update"), []).append(await _updated(client, operations, names))
-    found: dict[str, dict[str, Cost]] = {}
+                    rounds.setdefault((kind, "update"), []).append(await _measure_updates(client, operations, names))
+    costs_by_kind: dict[str, dict[str, Cost]] = {}
     for (kind, title), costs in rounds.items():
         middle = [
             median(values) for values in zip(*((c.cpu_us, c.load_cpu_us, c.p50_us) for c in costs[1:]), strict=True)
         ]
-        found.setdefault(kind, {})[title] = Cost(*(round(value, 1) for value in middle))
-    for costs_of_kind in found.values():
+        costs_by_kind.setdefault(kind, {})[title] = Cost(*(round(value, 1) for value in middle))
+    for costs_of_kind in costs_by_kind.values():
         for cost in costs_of_kind.values():
             cost.of_get = round(cost.cpu_us / max(costs_of_kind["get"].cpu_us, 1e-9), 2)
-    return found
+    return costs_by_kind
 
 
-async def _updated(client: Client, operations: dict[str, Operation], names: list[str]) -> Cost:
+async def _measure_updates(client: Client, operations: dict[str, Operation], names: list[str]) -> Cost:
     """Put back what is read with another label, as clients do that read, change and write."""
     requests = []
     for name in names:
@@ -278,10 +278,10 @@ async def _updated(client: Client, operations: dict[str, Operation], names: list
         document = msgspec.json.decode(await client.call(method, path))
         document["metadata"]["labels"]["round"] = "put"
         requests.append(("PUT", path, document, JSON))
-    return await _timed(client, requests)
+    return await _measure_requests(client, requests)
 
 
-async def _timed(client: Client, requests: list[tuple[str, str, Any, str]]) -> Cost:
+async def _measure_requests(client: Client, requests: list[tuple[str, str, Any, str]]) -> Cost:
     before, walls = client.spent_us(), []
     for method, path, body, content_type in requests:
         begun = time.perf_counter()
@@ -291,7 +291,7 @@ async def _timed(client: Client, requests: list[tuple[str, str, Any, str]]) -> C
     return Cost(spent["apiserver"], spent[LOAD], median(walls))
 
 
-async def _listed(client: Client) -> dict[str, ListCost]:
+async def _measure_lists(client: Client) -> dict[str, ListCost]:
     walls: dict[str, list[float]] = {name: [] for name in FORMS}
     spent: dict[str, list[float]] = {name: [] for name in FORMS}
     sizes: dict[str, int] = {}
@@ -316,7 +316,7 @@ async def _listed(client: Client) -> dict[str, ListCost]:
 
 async def _bench(pods: int, calls: int, say: Callable[[str], None]) -> RestResult:
     async with _client() as (mesh, client):
-        operations = await _operated(client, calls, say)
+        operations = await _measure_operations(client, calls, say)
         say(f"creating {pods:,} pods")
         await client.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
 
@@ -325,7 +325,7 @@ async def _bench(pods: int, calls: int, say: Callable[[str], None]) -> RestResul
 
         await many(range(pods), create, CREATORS)
         say("listing them")
-        lists = await _listed(client)
+        lists = await _measure_lists(client)
         size = mesh.rss_mib()["apiserver"]
         return RestResult(pods=pods, calls=calls, operations=operations, lists=lists, rss_mib=size)
 

@@ -183,6 +183,6 @@ async def follow_pods(api: Api, note: Callable[[WatchEvent, float], None], then:
             await asyncio.sleep(0.1)
 
 
-def rounded(values: Sequence[float], q: float, digits: int = 1) -> float:
+def rounded_quantile(values: Sequence[float], q: float, digits: int = 1) -> float:
     """Return a rounded quantile; 0 if there are no values."""
     return round(quantile(list(values), q) or 0.0, digits)

@@ -72,7 +72,7 @@ class Load:
             case ops.CreatePods():
                 await self._pods(step, op)
             case ops.DeferResizes():
-                await self._deferred(step, op)
+                await self._defer_resizes(step, op)
             case ops.Churn():
                 self.meanwhile.append(self.group.create_task(self._churn(op)))
             case ops.DeletePods():
@@ -124,7 +124,7 @@ class Load:
         self.progress(what, done, len(pods))
 
     async def _volumes(self, op: ops.CreatePods, pods: list[NewObject]) -> None:
-        made = [pair for pod in pods for pair in documents.volumes_of(op.volume, pod.namespace, pod.name)]
+        volumes = [pair for pod in pods for pair in documents.volumes_of(op.volume, pod.namespace, pod.name)]
 
         async def create(pair: tuple[str, Document]) -> None:
             plural, document = pair
@@ -133,7 +133,7 @@ class Load:
             await self._create(plural, NewObject(namespace, name, msgspec.json.encode(document)))
             await self._patch_status(plural, namespace, name, {"status": document["status"]}, "merge")
 
-        await many(made, create)
+        await many(volumes, create)
 
     async def _create_of_dra(self, pair: tuple[str, Document]) -> None:
         plural, document = pair
@@ -141,7 +141,7 @@ class Load:
         made = NewObject(meta.get("namespace", ""), meta["name"], msgspec.json.encode(document))
         await self._create(f"{plural}.resource.k8s.io", made)
 
-    async def _deferred(self, step: int, op: ops.DeferResizes) -> None:
+    async def _defer_resizes(self, step: int, op: ops.DeferResizes) -> None:
         await self._namespace(op.namespace, {})
 
         async def create(pair: tuple[NewObject, Document]) -> None:

@@ -47,7 +47,7 @@ async def bench_security(security: Literal["tokens", "strict"]) -> SecurityBench
         call = meter.spent_s()
         alone_ms = [await _timed_ms(_read(mesh.api)) for _ in range(ALONE)]
         meter = mesh.meter(with_load=True)
-        connection_ms = [await _timed_ms(_connected(mesh)) for _ in range(CONNECTIONS)]
+        connection_ms = [await _timed_ms(_connect(mesh)) for _ in range(CONNECTIONS)]
         connection = meter.spent_s()
     return SecurityBench(
         security,
@@ -62,10 +62,10 @@ async def bench_security(security: Literal["tokens", "strict"]) -> SecurityBench
 
 def bench_profiles(rounds: int) -> list[SecurityBench]:
     """Measure both profiles in turn, and return the medians. Raises: TimeoutError."""
-    found = [[asyncio.run(bench_security(each)) for each in PROFILES] for _ in range(rounds)]
+    benches = [[asyncio.run(bench_security(each)) for each in PROFILES] for _ in range(rounds)]
     names = [field.name for field in fields(SecurityBench) if field.name != "security"]
     results: list[SecurityBench] = []
-    for profile, of_one in zip(PROFILES, zip(*found, strict=True), strict=True):
+    for profile, of_one in zip(PROFILES, zip(*benches, strict=True), strict=True):
         medians = {name: round(median(getattr(each, name) for each in of_one), 2) for name in names}
         results.append(SecurityBench(profile, **medians))
     return results
@@ -80,7 +80,7 @@ async def _read(api: Api) -> None:
     (await api.call(Request(verb="get", resource="configmaps", namespace="default", name="read"))).unwrap()
 
 
-async def _connected(mesh: RunningMesh) -> None:
+async def _connect(mesh: RunningMesh) -> None:
     transport = mesh.supervisor.client_transport()
     try:
         await _read(transport.api())

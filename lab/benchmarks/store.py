@@ -73,26 +73,26 @@ async def _bench(seconds: float, with_etcd: bool, say: Say) -> StoreResult:
                     transport = mesh.supervisor.client_transport(server=target)
                     stack.push_async_callback(transport.close)
                     apis.append(transport.api())
-            measured[title] = _measured(_creating(apis), seconds)
+            measured[title] = _rate_measure(_creating(apis), seconds)
             if title == "etcd":
                 client = EtcdClient(_access(mesh))
                 stack.push_async_callback(client.close)
-                measured["raw etcd"] = _measured(_putting(client), seconds)
+                measured["raw etcd"] = _rate_measure(_putting(client), seconds)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="keplab-bench-"))
         measured["raw SQLite"] = _inserting(Path(folder) / "raw.db", seconds)
-        found: dict[str, dict[int, list[float]]] = {title: {w: [] for w in WRITERS} for title in measured}
+        rates: dict[str, dict[int, list[float]]] = {title: {w: [] for w in WRITERS} for title in measured}
         for number in range(ROUNDS):
             for writers in WRITERS:
                 say(f"round {number + 1} of {ROUNDS}, {writers} writers")
                 for title, measure in measured.items():
-                    found[title][writers].append(await measure(writers))
+                    rates[title][writers].append(await measure(writers))
     by_engine = {
-        title: {w: round(median(values), 1) for w, values in rounds.items()} for title, rounds in found.items()
+        title: {w: round(median(values), 1) for w, values in rounds.items()} for title, rounds in rates.items()
     }
     return StoreResult(seconds, by_engine, (round(load, 1), round(os.getloadavg()[0], 1)))
 
 
-def _measured(write: Write, seconds: float) -> Callable[[int], Awaitable[float]]:
+def _rate_measure(write: Write, seconds: float) -> Callable[[int], Awaitable[float]]:
     """Return what measures writes per second of so many who write one after the other."""
     numbers = count()
 

@@ -22,7 +22,7 @@ import yaml
 from lab.benchmarks.apiserver import FanOutResult, bench_fan_out
 from lab.benchmarks.bench import Bench, Reporter, Table, option
 from lab.benchmarks.result import Result
-from lab.benchmarks.running_mesh import RunningMesh, many, quiet_arguments, rounded, running_mesh
+from lab.benchmarks.running_mesh import RunningMesh, many, quiet_arguments, rounded_quantile, running_mesh
 from services.api.wire import Request, WatchRequest
 
 FAN_OUT: Final = ((1, 2_000), (10, 2_000), (100, 1_000), (1_000, 200))
@@ -98,7 +98,7 @@ class _Healthy:
             await asyncio.sleep(PACE_S)
 
     @asynccontextmanager
-    async def measured(self, phases: dict[str, Phase], name: str) -> AsyncIterator[Phase]:
+    async def measure_phase(self, phases: dict[str, Phase], name: str) -> AsyncIterator[Phase]:
         """Measure what happens inside."""
         self.times_s, self.delivered_s = [], []
         meter, begun = self._mesh.meter(), time.perf_counter()
@@ -111,11 +111,11 @@ class _Healthy:
             await asyncio.gather(calling, return_exceptions=True)
             times = [1000 * each for each in self.times_s]
             phase.calls, phase.max_ms = len(times), round(max(times, default=0.0), 1)
-            phase.p50_ms, phase.p99_ms = rounded(times, 0.5), rounded(times, 0.99)
+            phase.p50_ms, phase.p99_ms = rounded_quantile(times, 0.5), rounded_quantile(times, 0.99)
             phase.took_s = round(time.perf_counter() - begun, 2)
             phase.server_cpu_s = round(meter.spent_s()["apiserver"], 2)
             phase.server_rss_mib = self._mesh.rss_mib()["apiserver"]
-            phase.delivered_p99_ms = rounded([1000 * each for each in self.delivered_s], 0.99)
+            phase.delivered_p99_ms = rounded_quantile([1000 * each for each in self.delivered_s], 0.99)
 
 
 class _Watchers:
@@ -166,7 +166,7 @@ async def _phases(mesh: RunningMesh, watchers: int, objects: int, say: Callable[
     connector = aiohttp.TCPConnector(ssl=context)
     async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
         healthy = _Healthy(mesh, session)
-        async with healthy.measured(phases, "at rest"):
+        async with healthy.measure_phase(phases, "at rest"):
             await asyncio.sleep(REST_S)
         newest = (await mesh.api.call(Request(verb="list", resource="nodes"))).rv
         for name, query, reads in (
@@ -176,7 +176,7 @@ async def _phases(mesh: RunningMesh, watchers: int, objects: int, say: Callable[
         ):
             say(f"{watchers} {name}")
             async with (
-                healthy.measured(phases, name) as phase,
+                healthy.measure_phase(phases, name) as phase,
                 _Watchers(mesh, token, watchers, query, reads=reads) as many_watchers,
             ):
                 phase.begun, phase.refused = await many_watchers.line()
@@ -186,7 +186,7 @@ async def _phases(mesh: RunningMesh, watchers: int, objects: int, say: Callable[
         say(f"{watchers} stalled watchers, {WRITES_PER_S} writes a second")
         async with _Watchers(mesh, token, watchers, f"watch=1&resourceVersion={newest}", reads=False) as many_watchers:
             begun, refused = await many_watchers.line()
-            async with healthy.measured(phases, "stalled watchers, writes") as phase:
+            async with healthy.measure_phase(phases, "stalled watchers, writes") as phase:
                 phase.begun, phase.refused = begun, refused
                 await _write_and_follow(mesh, objects, healthy.delivered_s)
     return phases
@@ -239,12 +239,12 @@ def bench_watch(
 ) -> WatchResult:
     """Measure the fan-out and the healthy client. Raises: TimeoutError when watches do not start in time."""
     load = round(os.getloadavg()[0], 2)
-    found: dict[int, FanOutResult] = {}
+    fan_out_results: dict[int, FanOutResult] = {}
     for count, changes in fan_out:
         say(f"{changes:,} changes to {count:,} watchers")
-        found[count] = bench_fan_out(watchers=count, changes=changes)
+        fan_out_results[count] = bench_fan_out(watchers=count, changes=changes)
     phases = asyncio.run(_watch(watchers, objects, say))
-    return WatchResult(watchers, objects, load, found, phases)
+    return WatchResult(watchers, objects, load, fan_out_results, phases)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,7 +67,7 @@ async def _watch(target: tuple[str, int, str], request: bytes, *, reads: bool, c
         pass
 
 
-async def _counted(watch: Coroutine[Any, Any, None], counts: _Counts) -> None:
+async def _run_watch(watch: Coroutine[Any, Any, None], counts: _Counts) -> None:
     try:
         await watch
     except (OSError, asyncio.IncompleteReadError):
@@ -86,7 +86,7 @@ async def main() -> None:
     async with asyncio.TaskGroup() as group:
         for _ in range(int(count)):
             watch = _watch((host, port, authority), request, reads=how == "read", counts=counts)
-            group.create_task(_counted(watch, counts))
+            group.create_task(_run_watch(watch, counts))
         await counts.are_complete.wait()
         sys.stdout.write(f"{counts.begun} {counts.refused}\n")
         sys.stdout.flush()

@@ -27,7 +27,7 @@ from lab.scenarios.result import RunResult
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import Scenario
 from lab.scenarios.simulation.simulated_mesh import SimMesh
-from lab.scenarios.sweep import Job, Outcome, crashed, outcome_of
+from lab.scenarios.sweep import Job, Outcome, crash_outcome, outcome_of
 from services.api.meta import Document
 from services.api.switches import Value
 from services.client.link_faults import LinkFaults
@@ -85,8 +85,8 @@ async def _happen(mesh: SimMesh, fault: Fault) -> None:
         case "kill" | "power":
             if fault.site:
                 await _reach(mesh, fault)
-            for each in mesh.components() if component == EVERYTHING else (component,):
-                mesh.sever(each, duration_s)
+            for target in mesh.components() if component == EVERYTHING else (component,):
+                mesh.sever(target, duration_s)
         case "pause":
             await mesh.pause(component, duration_s)
         case "corrupt":
@@ -130,7 +130,7 @@ async def _reach(mesh: SimMesh, fault: Fault) -> None:
 
     with suppress(TimeoutError):
         async with asyncio.timeout(max(0.0, HEAL_S - fault.at_s)):
-            await mesh.reached(fault.component, Site(fault.site, fault.count), strike)
+            await mesh.strike_at(fault.component, Site(fault.site, fault.count), strike)
         await asyncio.sleep(fault.after_s)
 
 
@@ -139,7 +139,7 @@ def run_chaos(
 ) -> ChaosRun:
     """Run one seed in virtual time. `must_rest` False: judge safety only, for arms that never settle."""
     faults: list[Fault] = []
-    undisturbed = _undisturbed(scenario, overrides or {}) if must_rest else {}
+    undisturbed = _undisturbed_counts(scenario, overrides or {}) if must_rest else {}
     counts = _Counts()
 
     async def disturb(auditor: Auditor, mesh: Mesh, observer: Observer, finished: asyncio.Event) -> None:
@@ -152,9 +152,9 @@ def run_chaos(
         if must_rest:
             await _rest(observer, auditor, counts.changes)
             for kind in RESTLESS:
-                made, wanted = counts.made[kind], undisturbed.get(kind, 0)
-                if made != wanted:
-                    detail = f"{made} objects of kind {kind} were made, undisturbed {wanted}"
+                count, wanted = counts.made[kind], undisturbed.get(kind, 0)
+                if count != wanted:
+                    detail = f"{count} objects of kind {kind} were made, undisturbed {wanted}"
                     auditor.report("I20", 0.0, (), detail)
 
     result = simulate(scenario, seed=seed, overrides=overrides, disturb=disturb, patience=PATIENCE, on_line=counts.take)
@@ -169,7 +169,7 @@ async def _rest(observer: Observer, auditor: Auditor, changes: Mapping[str, int]
     last, since_s = -1, observer.now_s
     while True:
         documents = {resource: list(observer.documents(resource)) for resource in RESOURCES}
-        unrest = [*unrest_of(documents), *_unscheduled(documents["pods"])]
+        unrest = [*unrest_of(documents), *_unscheduled_pods(documents["pods"])]
         count = sum(changes.get(kind, 0) for kind in RESTLESS)
         if unrest or count != last:
             last, since_s = count, observer.now_s
@@ -184,14 +184,14 @@ async def _rest(observer: Observer, auditor: Auditor, changes: Mapping[str, int]
         await asyncio.sleep(0.5)
 
 
-def _unscheduled(pods: Iterable[Document]) -> list[tuple[str, str]]:
+def _unscheduled_pods(pods: Iterable[Document]) -> list[tuple[str, str]]:
     """Return the pods that no node has; scenarios for chaos have capacity for all."""
     waiting = (pod for pod in pods if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"))
     pending = (pod["metadata"] for pod in waiting if pod.get("status", {}).get("phase", "Pending") == "Pending")
     return [(f"Pod {meta['namespace']}/{meta['name']}", "is still unscheduled at rest") for meta in pending]
 
 
-def _undisturbed(scenario: Scenario, overrides: Mapping[str, Value]) -> Mapping[str, int]:
+def _undisturbed_counts(scenario: Scenario, overrides: Mapping[str, Value]) -> Mapping[str, int]:
     """Return how many objects of each kind the scenario makes on a healthy mesh; counted once a process."""
     key = (scenario.path, tuple(sorted(overrides.items())))
     if key not in _UNDISTURBED:
@@ -220,7 +220,7 @@ def run_seed(job: ChaosJob) -> Outcome:
         scenario = load_scenario(job.scenario)
         run = run_chaos(scenario, seed=job.seed, overrides=job.overrides, must_rest=job.must_rest)
     except Exception as error:  # a seed that breaks the simulator must be reported, not end the other 999
-        return crashed(job, error)
+        return crash_outcome(job, error)
     return outcome_of(job, run.result, run.problem, len(run.faults))
 
 

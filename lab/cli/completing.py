@@ -12,17 +12,17 @@ from services.runtime.mesh_directory import read_state
 
 def assignments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete NAME=VALUE: names of switches, then the values that a switch has."""
-    return _assigned("", incomplete)
+    return _assignment_items("", incomplete)
 
 
 def arms(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the part after the name in NAME:SWITCH=VALUE[,…]."""
     name, colon, rest = incomplete.partition(":")
     head, comma, last = rest.rpartition(",")
-    return _assigned(f"{name}:{head}{comma}", last) if colon else []
+    return _assignment_items(f"{name}:{head}{comma}", last) if colon else []
 
 
-def _assigned(before: str, incomplete: str) -> list[CompletionItem]:
+def _assignment_items(before: str, incomplete: str) -> list[CompletionItem]:
     name, sign, begun = incomplete.partition("=")
     if not sign:
         found = [each for each in REGISTER if each.name.startswith(name)]

@@ -40,10 +40,10 @@ class Formatter(click.HelpFormatter):
         example goes under its command, and a command stays one line.
         """
         columns = self.width - self.current_indent
-        super().write_text("\n\n".join(_fitted(each, columns) for each in text.split("\n\n")))
+        super().write_text("\n\n".join(_fit_paragraph(each, columns) for each in text.split("\n\n")))
 
 
-def _fitted(paragraph: str, width: int) -> str:
+def _fit_paragraph(paragraph: str, width: int) -> str:
     """Return a paragraph that keeps its lines with all of them within the width, but for words and commands."""
     mark, *lines = paragraph.split("\n")
     if mark.strip() != KEPT or all(len(line) <= width for line in lines):
@@ -131,13 +131,13 @@ def first_line(command: click.Command) -> str:
 
 def option_refused(error: click.NoSuchOption) -> click.UsageError:
     """Return the error for an unknown option, worded like that for an unknown command."""
-    return click.UsageError(_refused("option", error.option_name, error.possibilities or ()), error.ctx)
+    return click.UsageError(_not_found_text("option", error.option_name, error.possibilities or ()), error.ctx)
 
 
 def _refuse(name: str, known: Sequence[str], ctx: click.Context) -> NoReturn:
     begun = [each for each in known if len(name) > 1 and each.startswith(name)]
-    ctx.fail(_refused("command", name, begun or difflib.get_close_matches(name, known, cutoff=SIMILAR)))
+    ctx.fail(_not_found_text("command", name, begun or difflib.get_close_matches(name, known, cutoff=SIMILAR)))
 
 
-def _refused(kind: str, name: str, close: Sequence[str]) -> str:
+def _not_found_text(kind: str, name: str, close: Sequence[str]) -> str:
     return f"no such {kind} {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else "")

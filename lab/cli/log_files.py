@@ -52,17 +52,17 @@ def processes(data: Path) -> dict[str, Path]:
 def lines_of(process: str, path: Path, since: str = "", tail: int = -1) -> list[LogLine]:
     """Return the lines of a log from the time `since` on, or the last `tail` of them; closed pieces are included."""
     pieces = [path, *sorted(path.parent.glob(f"{path.name}.??????"), reverse=True)]
-    found: list[LogLine] = []
+    log_lines: list[LogLine] = []
     for piece in pieces:  # the youngest first
         try:
             text = piece.read_bytes()
         except OSError:
             continue  # removed to make space meanwhile
         lines = [line for line in read(process, text) if line.timestamp >= since]
-        found = lines + found
-        if (0 <= tail <= len(found)) or (since and not lines):
+        log_lines = lines + log_lines
+        if (0 <= tail <= len(log_lines)) or (since and not lines):
             break
-    return found[len(found) - min(tail, len(found)) :] if tail >= 0 else found
+    return log_lines[len(log_lines) - min(tail, len(log_lines)) :] if tail >= 0 else log_lines
 
 
 def read(process: str, data: bytes, before: str = "") -> Iterator[LogLine]:
@@ -105,13 +105,13 @@ class Tail:
         data = self._rest + self._file.read()
         end = data.rfind(b"\n") + 1
         self._rest = data[end:]
-        found = list(read(self._process, data[:end], self._before))
-        if found:
-            self._before = found[-1].timestamp
+        lines = list(read(self._process, data[:end], self._before))
+        if lines:
+            self._before = lines[-1].timestamp
         if is_replaced:
             self._file.close()
             self._open(is_new=True)
-        return found
+        return lines
 
     def _is_replaced(self, file: BinaryIO) -> bool:
         try:

@@ -14,7 +14,7 @@ from apiserver_fake.storage.store import Gap, Store, restore
 from lab.cli.live import progress_bar
 from lab.cli.mesh_api import MeshApi
 from lab.cli.output import no_mesh
-from lab.cli.snapshots import WITHOUT_STORE, is_snapshot, unpacked
+from lab.cli.snapshots import WITHOUT_STORE, is_snapshot, unpack
 from lab.recordings.format import Parts, Unreadable
 from lab.recordings.reader import Recording
 from lab.recordings.writer import is_recording
@@ -44,16 +44,16 @@ def state_of(source: Path, at: int) -> State:
         with recording:
             return recorded_state(recording, at)
     if source.is_file() and is_snapshot(source):
-        with unpacked(source) as folder:
-            return _stored(folder, at)
+        with unpack(source) as folder:
+            return _stored_state(folder, at)
     if source.is_file():
-        found = read_file(source)
-        if at not in (0, found.rv):
-            raise StateError(f"{source}: holds version {found.rv} alone, not {at}")
-        return found
+        state = read_file(source)
+        if at not in (0, state.rv):
+            raise StateError(f"{source}: holds version {state.rv} alone, not {at}")
+        return state
     running = read_state(source)
     if running is None:
-        return _stored(source, at)
+        return _stored_state(source, at)
     try:
         kinds = [kind.title for kind in MeshApi(source).kinds() if kind.has_past]
         return asyncio.run(_running(source, running, kinds, at))
@@ -100,15 +100,15 @@ async def _read(api: Api, kinds: list[str], at: int, parts: Parts, switches: tup
     return State(rv=at, wall_s=wall_s, objects=tuple(objects), parts=parts, switches=switches)
 
 
-def _stored(source: Path, at: int) -> State:
+def _stored_state(source: Path, at: int) -> State:
     """Return the state that the store of a mesh that does not run holds."""
     folder = source / STORE
     if not (folder / "store.db").is_file():
         no_mesh(source, WITHOUT_STORE)
     journal, store = SqliteJournal(folder), Store()
     try:
-        found = journal.read()
-        restore(store, found.base, found.base_rv, found.entries, 0.0, Catalogue().resources)
+        contents = journal.read()
+        restore(store, contents.base, contents.base_rv, contents.entries, 0.0, Catalogue().resources)
         at = at or store.rv
         if at > store.rv:
             raise StateError(f"{source}: version {at} was not reached; the newest is {store.rv}")

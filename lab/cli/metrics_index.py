@@ -44,32 +44,32 @@ def rows() -> list[MetricRow]:
     A metric that several tables of a component declare is one row, with the labels of all.
     """
     for package in ("apiserver_fake", "claim_controller", "kubelet", "scheduler", "services"):
-        found = importlib.import_module(package)
-        for module in pkgutil.walk_packages(found.__path__, f"{package}."):
+        root = importlib.import_module(package)
+        for module in pkgutil.walk_packages(root.__path__, f"{package}."):
             if not module.name.endswith(("__main__", ".lean")):  # these are for a process of their own: see the latter
                 importlib.import_module(module.name)
-    made: dict[tuple[str, str], MetricRow] = {}
+    rows_by_name: dict[tuple[str, str], MetricRow] = {}
     for module_name, table in TABLES:
         component = _component_of(module_name)
         for metric in table.metrics if component else ():
             key = component, metric.name
-            before = made[key].labels if key in made else ()
+            before = rows_by_name[key].labels if key in rows_by_name else ()
             labels = tuple(dict.fromkeys((*before, *table.labels, *metric.labels)))
-            made[key] = MetricRow(metric.name, metric.kind, labels, metric.help, component)
+            rows_by_name[key] = MetricRow(metric.name, metric.kind, labels, metric.help, component)
     for family in ProcessCollector(registry=None).collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         kind: Kind = "counter" if family.type == "counter" else "gauge"
-        made["all", name] = MetricRow(name, kind, (), family.documentation, "all")
-    return [made[key] for key in sorted(made)]
+        rows_by_name["all", name] = MetricRow(name, kind, (), family.documentation, "all")
+    return [rows_by_name[key] for key in sorted(rows_by_name)]
 
 
 def markdown() -> str:
     """Return the rows as a table for each component, with a heading."""
-    found: dict[str, list[MetricRow]] = {}
+    by_component: dict[str, list[MetricRow]] = {}
     for row in rows():
-        found.setdefault(row.component, []).append(row)
+        by_component.setdefault(row.component, []).append(row)
     lines: list[str] = []
-    for component, of_component in found.items():
+    for component, of_component in by_component.items():
         lines += [f"## {component}", "", "| Name | Type | Labels | Help |", "|---|---|---|---|"]
         for row in of_component:
             labels = ", ".join(f"`{name}`" for name in row.labels)

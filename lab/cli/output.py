@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from lab.cli import completing
-from lab.cli.tables import block, fitted, plain
+from lab.cli.tables import block, fit_table, plain
 from services.api.features.idle_switches import remarks
 from services.api.switches import Switches
 
@@ -141,7 +141,7 @@ def print_table(
         for line in plain(columns, cells, is_text):
             click.echo(line)
         return
-    for line, is_heading in fitted(columns, cells, is_text, terminal_width(), spare):
+    for line, is_heading in fit_table(columns, cells, is_text, terminal_width(), spare):
         click.echo(click.style(line, bold=True) if is_heading else line)
 
 

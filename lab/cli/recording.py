@@ -75,7 +75,7 @@ class Recording:
 
         recorder, self._recorder = self._recorder, None
         recorder.finish()
-        made = record_of(
+        record = record_of(
             result,
             title=self._scenario.title,
             about=self._scenario.about,
@@ -86,7 +86,7 @@ class Recording:
             samples=rows_of(result.samples),
         )
         try:
-            return recorder.keep(made)
+            return recorder.keep(record)
         except OSError as error:
             warn(self._folder, error)
             return ""
@@ -107,11 +107,11 @@ def recording(runs: str, scenario: Scenario, *, keeps_events: bool) -> Iterator[
             recorder = Recorder(RunsFolder(Path(runs)), keeps_events=keeps_events)
         except OSError as error:
             warn(runs, error)
-    made = Recording(recorder, runs, scenario)
+    run_recording = Recording(recorder, runs, scenario)
     try:
-        yield made
+        yield run_recording
     finally:
-        made.discard()
+        run_recording.discard()
 
 
 @contextmanager
@@ -128,10 +128,10 @@ def recorder_in(path: Path | None, scenario: Scenario, seed: int, command: str) 
 
 def keep(runs: str, record: Callable[[Origin], RunRecord], scenario: Path) -> str:
     """Keep the record of a sweep; return its id, or an empty string, after a warning if it cannot be kept."""
-    return _kept(runs, record, scenario, b"")
+    return _keep_document(runs, record, scenario, b"")
 
 
-def keep_comparison(runs: str, made: "Comparison", assignments: Sequence[str], scenario: Path) -> str:
+def keep_comparison(runs: str, comparison: "Comparison", assignments: Sequence[str], scenario: Path) -> str:
     """Keep the record of a comparison and its document; return its id.
 
     The id is an empty string if no records are kept, or, after a warning, if this one cannot be. `assignments`: the
@@ -142,24 +142,24 @@ def keep_comparison(runs: str, made: "Comparison", assignments: Sequence[str], s
         return RunRecord(
             "",
             "comparison",
-            made.scenario,
-            made.mode,
-            made.passed,
-            made.provenance.command,
+            comparison.scenario,
+            comparison.mode,
+            comparison.passed,
+            comparison.provenance.command,
             origin,
-            seed=made.seeds[0] if made.seeds else 0,
+            seed=comparison.seeds[0] if comparison.seeds else 0,
             assignments=list(assignments),
-            wall_s=made.provenance.wall_s,
-            title=made.title,
-            about=made.about,
-            arms={arm.name: arm.switches for arm in made.arms},
-            seeds=made.seeds,
+            wall_s=comparison.provenance.wall_s,
+            title=comparison.title,
+            about=comparison.about,
+            arms={arm.name: arm.switches for arm in comparison.arms},
+            seeds=comparison.seeds,
         )
 
-    return _kept(runs, record, scenario, msgspec.json.encode(made))
+    return _keep_document(runs, record, scenario, msgspec.json.encode(comparison))
 
 
-def _kept(runs: str, record: Callable[[Origin], RunRecord], scenario: Path, document: bytes) -> str:
+def _keep_document(runs: str, record: Callable[[Origin], RunRecord], scenario: Path, document: bytes) -> str:
     if runs == NO_RUNS:
         return ""
     try:

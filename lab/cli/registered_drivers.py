@@ -37,21 +37,21 @@ def registered_drivers(data: Path, state: Mapping[str, Any]) -> list[dict[str, A
     """
     if not any((data / SOCKETS_FOLDER).glob(f"*/{REGISTRY}")):
         return []
-    found = list(_known(state, admin_headers(data)))
-    sockets = [each["socket"] for each in found if Path(each["socket"]).is_socket()]
+    drivers = list(_kubelet_drivers(state, admin_headers(data)))
+    sockets = [each["socket"] for each in drivers if Path(each["socket"]).is_socket()]
     states = asyncio.run(_states(sockets))
-    published = _published(Path(state["kubeconfig"])) if found else {}
-    for each in found:
-        each["socket_state"] = states.get(each["socket"], NO_SOCKET)
-        slices = None if published is None else published.get((each["node"], each["driver"]), [])
+    published = _slices_by_driver(Path(state["kubeconfig"])) if drivers else {}
+    for driver in drivers:
+        driver["socket_state"] = states.get(driver["socket"], NO_SOCKET)
+        slices = None if published is None else published.get((driver["node"], driver["driver"]), [])
         newest = _newest(slices or [])
-        each["slices"] = None if slices is None else len(newest)
-        each["pools"] = sorted({spec["pool"]["name"] for spec in newest})
-        each["devices"] = None if slices is None else sum(len(spec.get("devices") or ()) for spec in newest)
-    return sorted(found, key=lambda each: (each["node"], each["driver"], each["socket"]))
+        driver["slices"] = None if slices is None else len(newest)
+        driver["pools"] = sorted({spec["pool"]["name"] for spec in newest})
+        driver["devices"] = None if slices is None else sum(len(spec.get("devices") or ()) for spec in newest)
+    return sorted(drivers, key=lambda each: (each["node"], each["driver"], each["socket"]))
 
 
-def _known(state: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _kubelet_drivers(state: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield what the kubelets that answer know of the files where drivers register."""
     for process in state["processes"]:
         if component_of(process["name"]) == "kubelet" and process["port"]:
@@ -82,17 +82,17 @@ async def _state(path: str) -> str:
     return ANSWERS
 
 
-def _published(kubeconfig: Path) -> dict[tuple[str, str], list[dict[str, Any]]] | None:
+def _slices_by_driver(kubeconfig: Path) -> dict[tuple[str, str], list[dict[str, Any]]] | None:
     """Return the specs of all slices by node and driver; None when the API server does not answer."""
     try:
         slices = BlockingRestClient(Endpoint(read_access(kubeconfig)), TIMEOUT_S).get(SLICES)["items"]
     except (Refused, ApiError):
         return None
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    specs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for item in slices:
         spec = item["spec"]
-        found.setdefault((spec.get("nodeName", ""), spec["driver"]), []).append(spec)
-    return found
+        specs.setdefault((spec.get("nodeName", ""), spec["driver"]), []).append(spec)
+    return specs
 
 
 def _newest(specs: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from lab.cli.live import console
 from lab.cli.tables import hanging
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.scenarios.result import RunResult
 
 SIGN_WIDTH = 4
@@ -11,8 +11,8 @@ SIGN_WIDTH = 4
 def show_result(result: RunResult, title: str, run: str = "") -> None:
     """Print the judgements, violations and figures of a run; `run`: its id, empty if it has no record."""
     mark = "[green]passed[/]" if result.passed else "[red]failed[/]"
-    for each in result.absent:
-        print_judged("[yellow]![/] ", "", each)
+    for text in result.absent:
+        print_judged("[yellow]![/] ", "", text)
     console.print(f"{mark}  {result.scenario}: {title}")
     for judgement in result.expectations:
         sign = "[green]✓[/]" if judgement.passed else "[red]✗[/]"
@@ -24,7 +24,7 @@ def show_result(result: RunResult, title: str, run: str = "") -> None:
         else:
             print_judged("  [red]✗[/] ", "", what)
     if result.violation_count > 20:
-        console.print(f"  … {counted(result.violation_count - 20, 'more violation')}")
+        console.print(f"  … {count_text(result.violation_count - 20, 'more violation')}")
     if result.error:
         console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
     for failure in result.failures[:10]:
@@ -37,7 +37,7 @@ def show_result(result: RunResult, title: str, run: str = "") -> None:
             shown = "–" if value is None else f"{value:.6g} {measure.unit}".strip()
             print_judged("  = ", "", f"{measure.name} {shown}   ({measure.meaning})")
     for what, count in result.forbidden.items():
-        print_judged("  [yellow]![/] ", "", f"Forbidden, {counted(count, 'time')}: {what}")
+        print_judged("  [yellow]![/] ", "", f"Forbidden, {count_text(count, 'time')}: {what}")
     for note in result.seen.notes if result.seen is not None else ():
         print_judged("  [yellow]![/] ", "", note)
     recorded = f", run {run}" if run else ""
@@ -46,7 +46,7 @@ def show_result(result: RunResult, title: str, run: str = "") -> None:
 
 def _what_it_was(result: RunResult) -> str:
     """Return what was run, for how long, and what there is of it."""
-    log = counted(result.lines, "event line")
+    log = count_text(result.lines, "event line")
     if result.mode == "simulated":
         speed = f", {result.virtual_s / result.wall_s:.3g} × real time" if result.wall_s else ""
         took = f"{result.virtual_s:.1f} s simulated in {result.wall_s:.1f} s{speed}"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import click
 
 from lab.cli.output import EXIT_OK, print_json, print_table
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.scenarios.decisions.decision import Decision
 from lab.scenarios.decisions.difference import Compared, Difference, about, compare, in_order
 
@@ -26,9 +26,9 @@ class Side(NamedTuple):
 
 def show(first: Side, second: Side, *, with_times: bool, limit: int, output: str) -> int:
     """Print how the second run decided differently."""
-    found = compare(first.decisions, second.decisions, with_times=with_times)
+    comparison = compare(first.decisions, second.decisions, with_times=with_times)
     if output == "json":
-        print_json(_document(first, second, found))
+        print_json(_document(first, second, comparison))
         return EXIT_OK
     for side in (first, second):
         click.echo(_headline(side))
@@ -40,13 +40,13 @@ def show(first: Side, second: Side, *, with_times: bool, limit: int, output: str
             text = f"{side.label} has no end: it was recorded up to {until_s:.3f} s, and what came later is unknown."
             click.secho(text, fg="yellow")
     click.echo()
-    if found.differences:
-        _show_first(first, second, found)
-        _show_all(first, second, found, limit)
+    if comparison.differences:
+        _show_first(first, second, comparison)
+        _show_all(first, second, comparison, limit)
     else:
-        click.echo(f"no difference in {counted(found.counts[0], 'decision')}")
-    if found.reordered is not None:
-        one, other = found.reordered.first, found.reordered.second
+        click.echo(f"no difference in {count_text(comparison.counts[0], 'decision')}")
+    if comparison.reordered is not None:
+        one, other = comparison.reordered.first, comparison.reordered.second
         click.echo(
             f"The order of attempts differs: {first.label} tries {one.role} at {_at(one)} where {second.label} tries "
             f"{other.role} at {_at(other)}."
@@ -54,19 +54,21 @@ def show(first: Side, second: Side, *, with_times: bool, limit: int, output: str
     return EXIT_OK
 
 
-def _document(first: Side, second: Side, found: Compared) -> dict[str, Any]:
+def _document(first: Side, second: Side, comparison: Compared) -> dict[str, Any]:
     def both(difference: Difference) -> dict[str, Any]:
         return {"role": difference.role, "at_s": difference.at_s, "a": difference.first, "b": difference.second}
 
     return {
-        "a": first.origin | {"decisions": found.counts[0]},
-        "b": second.origin | {"decisions": found.counts[1]},
-        "same": found.same,
-        "last_same": found.last_same,
-        "first": both(found.differences[0]) if found.differences else None,
-        "difference_count": len(found.differences),
-        "differences": [both(each) for each in found.differences],
-        "reordered": {"a": found.reordered.first, "b": found.reordered.second} if found.reordered else None,
+        "a": first.origin | {"decisions": comparison.counts[0]},
+        "b": second.origin | {"decisions": comparison.counts[1]},
+        "same": comparison.same,
+        "last_same": comparison.last_same,
+        "first": both(comparison.differences[0]) if comparison.differences else None,
+        "difference_count": len(comparison.differences),
+        "differences": [both(each) for each in comparison.differences],
+        "reordered": {"a": comparison.reordered.first, "b": comparison.reordered.second}
+        if comparison.reordered
+        else None,
     }
 
 
@@ -78,7 +80,7 @@ def _headline(side: Side) -> str:
         parts.append(f"revision {origin['revision'][:8]}{'*' if origin['dirty'] else ''}")
     elif origin.get("version"):
         parts.append(f"keplab {origin['version']}")
-    parts.append(f"{counted(len(side.decisions), 'decision')}")
+    parts.append(f"{count_text(len(side.decisions), 'decision')}")
     if origin["passed"] is not None:  # a mesh passes nothing
         parts.append("passed" if origin["passed"] else "failed")
     return f"{side.label}: {', '.join(parts)}"
@@ -94,17 +96,17 @@ def _text(decision: Decision | None) -> str:
     return f"{decision.event} {decision.outcome}" + (f" on {decision.node}" if decision.node else "")
 
 
-def _show_first(first: Side, second: Side, found: Compared) -> None:
+def _show_first(first: Side, second: Side, comparison: Compared) -> None:
     """Print what was decided about the role until the two parted, and what each decided then, with its reasons."""
-    head = found.differences[0]
+    head = comparison.differences[0]
     sides = about(head.role, first.decisions, second.decisions)
     begin = next((i for i, each in enumerate(sides) if each.first is head.first and each.second is head.second), 0)
     names = dict.fromkeys(side.name for side in (head.first, head.second) if side is not None)
     click.secho(f"First difference: {head.role} ({', '.join(names)}) at {head.at_s:.3f} s", bold=True)
     rows = []
-    for each in sides[max(0, begin - BEFORE) : begin + AFTER]:
-        other = "the same" if each.is_same else _text(each.second)
-        rows.append((f"{each.at_s:.3f} s", _text(each.first), other))
+    for pair in sides[max(0, begin - BEFORE) : begin + AFTER]:
+        other = "the same" if pair.is_same else _text(pair.second)
+        rows.append((f"{pair.at_s:.3f} s", _text(pair.first), other))
     print_table(("TIME", first.label, second.label), rows)
     reasons = [(first.label, head.first), (second.label, head.second)]
     if not any(side is not None and side.why.get("message") for side in (head.first, head.second)):
@@ -145,19 +147,19 @@ def _of(decision: Decision, plugin: str) -> dict[str, int]:
     return found
 
 
-def _show_all(first: Side, second: Side, found: Compared, limit: int) -> None:
+def _show_all(first: Side, second: Side, comparison: Compared, limit: int) -> None:
     """Print all differences, role by role; roles that differ in the same way are one row."""
     by_role: dict[str, list[Difference]] = {}
-    for each in found.differences:
-        by_role.setdefault(each.role, []).append(each)
+    for pair in comparison.differences:
+        by_role.setdefault(pair.role, []).append(pair)
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for role, differences in by_role.items():
         # Sorted, because who of two actors is first is no difference.
         decided = sorted((_text(each.first), _text(each.second)) for each in differences)
         groups.setdefault(tuple(decided), []).append(role)
-    count = counted(len(found.differences), "decision differs", "decisions differ")
-    about_roles = counted(len(by_role), "role", "roles")
-    same = counted(found.same, "is the same", "are the same")
+    count = count_text(len(comparison.differences), "decision differs", "decisions differ")
+    about_roles = count_text(len(by_role), "role", "roles")
+    same = count_text(comparison.same, "is the same", "are the same")
     click.secho(f"{count}, about {about_roles}; {same}:", bold=True)
     rows: list[tuple[str, ...]] = []
     hidden = 0
@@ -166,14 +168,14 @@ def _show_all(first: Side, second: Side, found: Compared, limit: int) -> None:
             hidden += len(roles)
             continue
         for i, difference in enumerate(by_role[roles[0]]):
-            role = _named(roles) if i == 0 else ""
+            role = _roles_text(roles) if i == 0 else ""
             rows.append((role, f"{difference.at_s:.3f} s", _text(difference.first), _text(difference.second)))
     print_table(("ROLE", "TIME", first.label, second.label), rows)
     if hidden:
-        click.echo(f"{counted(hidden, 'more role differs', 'more roles differ')}; --limit 0 shows all")
+        click.echo(f"{count_text(hidden, 'more role differs', 'more roles differ')}; --limit 0 shows all")
 
 
-def _named(roles: Sequence[str]) -> str:
+def _roles_text(roles: Sequence[str]) -> str:
     ordered = sorted(roles, key=in_order)
     if len(ordered) <= PODS_NAMED:
         return ", ".join(ordered)

@@ -45,16 +45,16 @@ def running_mesh_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def running_mesh(server: str, containers: str) -> Access | None:
     """Return the access to the mesh that the options name; None if they name none. Raises: MeshError."""
     if containers:
-        found = Containers(containers)
+        mesh_containers = Containers(containers)
         folder = Path(tempfile.mkdtemp(prefix="keplab-credentials-"))
         click.get_current_context().call_on_close(lambda: _remove(folder))
-        address = found.server()
-        found.copy(CREDENTIALS, folder)
-        is_strict = found.setting("apiserver", "KEPLAB_SECURITY") == "strict"
-        own = words_of(found.setting("apiserver", "KEPLAB_SET"))
-        switching = MeshSwitches(EnginePlace(found)) if found.has_volume(FOLDER) else None
+        address = mesh_containers.server()
+        mesh_containers.copy(CREDENTIALS, folder)
+        is_strict = mesh_containers.setting("apiserver", "KEPLAB_SECURITY") == "strict"
+        own = words_of(mesh_containers.setting("apiserver", "KEPLAB_SET"))
+        switching = MeshSwitches(EnginePlace(mesh_containers)) if mesh_containers.has_volume(FOLDER) else None
         _put_back_at_the_end(switching)
-        return Access(address, folder, is_strict, own, found, switching)
+        return Access(address, folder, is_strict, own, mesh_containers, switching)
     if not server:
         return None
     folder = Path(os.environ.get("KEPLAB_LAB_CREDENTIALS", CREDENTIALS))

@@ -20,7 +20,7 @@ FOLDER = "experiments"
 PACKAGE = Path(__file__).parents[1]
 
 
-def shipped() -> Path:
+def shipped_folder() -> Path:
     """Return the folder of the experiments shipped with keplab: in its wheel, or in its repository."""
     inside = PACKAGE / "shipped" / FOLDER
     return inside if inside.is_dir() else PACKAGE.parent / FOLDER
@@ -35,26 +35,26 @@ def find(text: str) -> Path:
     if path.exists() or path.is_absolute() or ".." in path.parts:
         return path
     if path.parts[:1] == (FOLDER,):
-        inside = shipped() / Path(*path.parts[1:])
+        inside = shipped_folder() / Path(*path.parts[1:])
         return inside if inside.exists() else path
     named = (*path.parts[:-1], path.name.removesuffix(ENDING) + ENDING)
-    for top in (Path(FOLDER), shipped()):
-        found = [each for each in sorted(top.rglob(f"*{ENDING}")) if each.parts[-len(named) :] == named]
-        if len(found) > 1:
-            raise ValueError(f"{text} is the name of {' and '.join(map(str, found))}")
-        if found or (top / path).exists():
-            return found[0] if found else top / path
+    for top in (Path(FOLDER), shipped_folder()):
+        matches = [each for each in sorted(top.rglob(f"*{ENDING}")) if each.parts[-len(named) :] == named]
+        if len(matches) > 1:
+            raise ValueError(f"{text} is the name of {' and '.join(map(str, matches))}")
+        if matches or (top / path).exists():
+            return matches[0] if matches else top / path
     return path
 
 
-def called(path: Path) -> str:
+def path_in_command(path: Path) -> str:
     """Return the word for a file in a command that is typed in another folder.
 
     For a file shipped with keplab it is the path from `experiments/`, which `find` knows from any folder; for
     others the path as it is.
     """
     with suppress(ValueError):
-        inside = Path(FOLDER) / path.relative_to(shipped())
+        inside = Path(FOLDER) / path.relative_to(shipped_folder())
         if find(str(inside)) == path:
             return str(inside)
     return str(path)
@@ -62,7 +62,7 @@ def called(path: Path) -> str:
 
 def names() -> dict[str, str]:
     """Return the titles of all scenarios that have a name, by name."""
-    tops = dict.fromkeys(top.resolve() for top in (Path(FOLDER), shipped()) if top.is_dir())
+    tops = dict.fromkeys(top.resolve() for top in (Path(FOLDER), shipped_folder()) if top.is_dir())
     return {Path(each.file).stem: each.title for top in tops for each in below(top)}
 
 
@@ -77,14 +77,14 @@ class ScenarioType(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path that the value means."""
         try:
-            found = find(str(value))
+            path = find(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if not found.exists() and len(found.parts) == 1 and not found.suffix:
-            close = difflib.get_close_matches(found.name, names(), cutoff=0.65)
+        if not path.exists() and len(path.parts) == 1 and not path.suffix:
+            close = difflib.get_close_matches(path.name, names(), cutoff=0.65)
             also = f"; did you mean {' or '.join(close)}?" if close else "; `keplab scenarios` lists them"
             self.fail(f"there is no file {value}, and no scenario of that name{also}", param, ctx)
-        return super().convert(str(found), param, ctx)
+        return super().convert(str(path), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the names that begin with the incomplete word; if none does, the shell completes files."""

@@ -119,8 +119,8 @@ def save(data: Path, path: Path, read: ReadState) -> About:
         about.engine = engine
         about.taken, about.is_running = format_time(time.time()), running is not None
         about.switches = list(running["switches"]) if running else _switches(data)
-        made = io.BytesIO()
-        with tarfile.open(fileobj=made, mode="w:gz", compresslevel=6) as archive:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=6) as archive:
             text = msgspec.json.format(msgspec.json.encode(about), indent=1)
             entry = tarfile.TarInfo(ABOUT)
             entry.size, entry.mode = len(text), 0o600
@@ -129,7 +129,7 @@ def save(data: Path, path: Path, read: ReadState) -> About:
                 if (copy / name).is_dir():
                     archive.add(copy / name, name, filter=_plain)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, made.getvalue())
+    write_atomically(path, buffer.getvalue())
     return about
 
 
@@ -233,13 +233,13 @@ def about_of(path: Path) -> About:
     if about.kind != KIND:
         raise SnapshotError(f"{path}: kind {about.kind!r}: want {KIND}")
     if about.store_format != STORE_FORMAT:
-        said = f"its store has format {about.store_format}, this keplab reads and writes format {STORE_FORMAT}"
-        raise SnapshotError(f"{path}: {said}; use the release that made it, or export it there as kwok")
+        problem = f"its store has format {about.store_format}, this keplab reads and writes format {STORE_FORMAT}"
+        raise SnapshotError(f"{path}: {problem}; use the release that made it, or export it there as kwok")
     return about
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
+def unpack(path: Path) -> Iterator[Path]:
     """Yield a temporary directory with the snapshot's files, like that of a stopped mesh. Raises: SnapshotError."""
     about_of(path)
     with tempfile.TemporaryDirectory(prefix="keplab-snapshot-") as folder:

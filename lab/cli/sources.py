@@ -52,7 +52,7 @@ def objects_of(data: Path, recording: Path | None) -> Objects:
         return MeshApi(data)
     from lab.recordings.recorded_api import RecordedApi
 
-    return RecordedApi(opened(path), lambda text: click.secho(f"keplab: {text}", err=True, fg="yellow"))
+    return RecordedApi(open_recording(path), lambda text: click.secho(f"keplab: {text}", err=True, fg="yellow"))
 
 
 def kind_named(api: Objects, name: str) -> ServedKind:
@@ -61,7 +61,7 @@ def kind_named(api: Objects, name: str) -> ServedKind:
         return api.kind_named(name)
 
 
-def opened(path: Path) -> Recording:
+def open_recording(path: Path) -> Recording:
     """Return the recording; one that cannot be read ends the command in one line."""
     from lab.recordings.reader import Recording
 

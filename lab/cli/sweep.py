@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lab.cli.live import progress_bar
 from lab.cli.output import F, print_table
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.scenarios.observer import Observer
 from lab.scenarios.sweep import Job, Outcome, run_jobs
 
@@ -43,23 +43,23 @@ def sweep(
     """Run the jobs; return the outcomes in the order of jobs, and whether Ctrl-C cut the sweep short."""
     if record is not None:
         record.parent.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     is_interrupted = False
     with progress_bar(what, FAILED, quiet=quiet) as progress:
         task = progress.add_task("", total=len(jobs), failed=0)
 
-        def done(outcome: Outcome) -> None:
-            found[outcome.command] = outcome
-            progress.update(task, advance=1, failed=sum(bool(o.problem) for o in found.values()))
+        def on_done(outcome: Outcome) -> None:
+            outcomes[outcome.command] = outcome
+            progress.update(task, advance=1, failed=sum(bool(o.problem) for o in outcomes.values()))
 
         try:
-            run_jobs(jobs, record, done, workers=workers, run=run)
+            run_jobs(jobs, record, on_done, workers=workers, run=run)
         except KeyboardInterrupt:
             is_interrupted = True
     if is_interrupted:
         on = "; the same command goes on from there" if record is not None else ""
-        click.echo(f"interrupted after {len(found)} of {len(jobs)} {what}{on}", err=True)
-    return [found[job.command] for job in jobs if job.command in found], is_interrupted
+        click.echo(f"interrupted after {len(outcomes)} of {len(jobs)} {what}{on}", err=True)
+    return [outcomes[job.command] for job in jobs if job.command in outcomes], is_interrupted
 
 
 def failures(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def show(outcomes: Sequence[Outcome], what: str) -> None:
     virtual, wall = sum(o.virtual_s for o in outcomes), sum(o.wall_s for o in outcomes)
     speed = f", {virtual / wall:.0f} simulated seconds a second" if wall else ""
     faults = sum(o.fault_count for o in outcomes)
-    with_faults = f", {counted(faults, 'fault')}" if faults else ""
+    with_faults = f", {count_text(faults, 'fault')}" if faults else ""
     click.echo(f"{len(outcomes) - len(failed)} of {len(outcomes)} {what} passed{with_faults}{speed}")
 
 
@@ -152,11 +152,11 @@ class RunsBar:
         if not self._has_lines or at_s - self._printed_s < self.LINE_EVERY_S:
             return
         self._printed_s = at_s
-        made = self._done - self._known
-        left_s = (at_s - self._began_s) / made * (self._total - self._done) if made else None
+        run_count = self._done - self._known
+        left_s = (at_s - self._began_s) / run_count * (self._total - self._done) if run_count else None
         left = f", about {duration_text(left_s)} left" if left_s is not None else ""
         note = self._note(now)
-        click.echo(f"{self._done} of {counted(self._total, 'run')}{left}{'; ' if note else ''}{note}", err=True)
+        click.echo(f"{self._done} of {count_text(self._total, 'run')}{left}{'; ' if note else ''}{note}", err=True)
 
 
 def duration_text(seconds: float) -> str:

@@ -54,16 +54,18 @@ class Reference:
 
 def references(source: str) -> tuple[Reference, ...]:
     """Return the references in the text of a source, in order; after a page about a KEP, the KEP itself."""
-    found: list[Reference] = []
+    cited_references: list[Reference] = []
     for clause in source.split(";"):
         if cited := _CITED.fullmatch(clause.strip()):
             name, places = cited[1], tuple(place.strip() for place in cited[2].split(","))
             page = next((each for each in SPECIFICATIONS if name in (each, each[:8])), "")
-            found += [Reference(f"docs/spec/{page}.md", places)] if page else []
+            cited_references += [Reference(f"docs/spec/{page}.md", places)] if page else []
             if page and (kep := _KEP.match(page)):
-                found.append(Reference(url=f"https://kep.k8s.io/{kep[1]}"))
+                cited_references.append(Reference(url=f"https://kep.k8s.io/{kep[1]}"))
         elif path := _UPSTREAM.search(clause):
-            found.append(Reference(url=f"https://github.com/kubernetes/kubernetes/blob/release-{FOLLOWED}/{path[1]}"))
+            cited_references.append(
+                Reference(url=f"https://github.com/kubernetes/kubernetes/blob/release-{FOLLOWED}/{path[1]}")
+            )
         elif repository := _REPOSITORY.search(clause):
-            found.append(Reference(url=f"https://github.com/{repository[0]}"))
-    return tuple(found)
+            cited_references.append(Reference(url=f"https://github.com/{repository[0]}"))
+    return tuple(cited_references)

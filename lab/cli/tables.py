@@ -17,10 +17,10 @@ WIDE = 120
 def plain(columns: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:
     """Return aligned lines, each row uncut, however wide. `is_text`: which columns are aligned to the left."""
     lines = [list(columns), *map(list, rows)]
-    return _aligned(lines, [max(map(len, column)) for column in zip(*lines, strict=True)], is_text, PIPED_GAP)
+    return _align_lines(lines, [max(map(len, column)) for column in zip(*lines, strict=True)], is_text, PIPED_GAP)
 
 
-def fitted(
+def fit_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
     is_text: Sequence[bool],
@@ -73,13 +73,13 @@ def _table(
     while left and (narrow := [i for i, given in enumerate(widths) if given < whole[i]]):
         i = min(narrow, key=lambda i: widths[i] / whole[i])
         widths[i], left = widths[i] + 1, left - 1
-    found = _aligned([list(columns)], widths, is_text)
+    text_lines = _align_lines([list(columns)], widths, is_text)
     for row in rows:
-        wrapped = [_wrapped(cell, given) for cell, given in zip(row, widths, strict=True)]
+        wrapped = [_wrap_cell(cell, given) for cell, given in zip(row, widths, strict=True)]
         deep = max(map(len, wrapped))
         cells = [[*lines, *[""] * (deep - len(lines))] for lines in wrapped]
-        found += _aligned([list(line) for line in zip(*cells, strict=True)], widths, is_text)
-    return found
+        text_lines += _align_lines([list(line) for line in zip(*cells, strict=True)], widths, is_text)
+    return text_lines
 
 
 def _least(cells: Sequence[str], natural: int) -> int:
@@ -88,11 +88,11 @@ def _least(cells: Sequence[str], natural: int) -> int:
     return min(natural, max(words, PROSE_MIN))
 
 
-def _wrapped(cell: str, width: int) -> list[str]:
+def _wrap_cell(cell: str, width: int) -> list[str]:
     return textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _aligned(
+def _align_lines(
     lines: Sequence[Sequence[str]], widths: Sequence[int], is_text: Sequence[bool], gap: str = GAP
 ) -> list[str]:
     return [
@@ -121,14 +121,14 @@ def block(heading: str, entries: Sequence[tuple[str, str]], width: int) -> list[
 
 def _entries(entries: Sequence[tuple[str, str]], width: int) -> list[str]:
     labels = max((len(name) for name, _ in entries), default=0)
-    found: list[str] = []
+    lines: list[str] = []
     for name, cell in entries:
         first = f"  {name.ljust(labels)}{GAP}"
         if not cell:
             continue
         longest = max(map(len, cell.split()), default=0)
         if len(first) + min(longest, len(cell)) > width:  # the longest word would not fit beside its heading
-            found += [f"  {name}", *hanging("    ", cell, width).splitlines()]
+            lines += [f"  {name}", *hanging("    ", cell, width).splitlines()]
         else:
-            found += hanging(first, cell, width).splitlines()
-    return found
+            lines += hanging(first, cell, width).splitlines()
+    return lines

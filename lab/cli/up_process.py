@@ -33,7 +33,7 @@ from services.api.identity import EVERY_STAGE, Stages
 from services.api.release import skew
 from services.api.switches import EMULATED, Switches
 from services.api.times import seconds_in
-from services.kwok.definitions import chosen
+from services.kwok.definitions import choose_kinds
 from services.kwok.documents import STAGE, KwokError, load
 from services.kwok.stages.document import StageError, load_stages
 from services.kwok.stages.rights import rights_of
@@ -111,7 +111,7 @@ def check(options: UpOptions) -> UpPlan:
     if options.device_sockets and nodes_file is not None:
         raise click.UsageError("--device-sockets goes with --nodes; in a --nodes-file set deviceSocket of each node")
     try:
-        crds = chosen(options.enable_crds) if options.enable_crds else ()
+        crds = choose_kinds(options.enable_crds) if options.enable_crds else ()
     except ValueError as error:
         raise click.UsageError(f"--enable-crds {error}") from None
     try:
@@ -255,8 +255,8 @@ def _definitions(path: Path, hosts: int, release: str) -> dict[str, list[dict[st
     Raises: UsageError naming file and node.
     """
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=list[dict[str, object]])
-        nodes = [NodeDefinition.parse(definition) for definition in found]
+        documents = msgspec.json.decode(path.read_bytes(), type=list[dict[str, object]])
+        nodes = [NodeDefinition.parse(definition) for definition in documents]
     except OSError as error:
         raise click.UsageError(f"--nodes-file {path}: {error.strerror}") from None
     except (*UNREADABLE, ValueError) as error:
@@ -267,8 +267,8 @@ def _definitions(path: Path, hosts: int, release: str) -> dict[str, list[dict[st
             raise click.UsageError(f"--nodes-file {path}: node {node.name} is defined twice")
         if node.version and (why := skew(node.version, release)):
             raise click.UsageError(f"--nodes-file {path}: node {node.name}: {why}")
-    rest = iter(found)
-    return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(block_sizes(len(found), hosts))}
+    rest = iter(documents)
+    return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(block_sizes(len(documents), hosts))}
 
 
 def attend(plan: UpPlan, lock_fd: int, show: Show) -> int:

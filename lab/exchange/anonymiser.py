@@ -298,7 +298,7 @@ class Keyed:
         if _is_kept(category, text):
             return text
         digest = hmac.new(self._salt, f"{category}/{text}".encode(), hashlib.sha256).hexdigest()
-        return _shaped(category, digest[:16])
+        return _shape_code(category, digest[:16])
 
 
 class Ranked:
@@ -320,7 +320,7 @@ class Ranked:
     def settle(self) -> None:
         """Give each collected text its rank; from now on texts are replaced."""
         for category, texts in self._texts.items():
-            self._becomes[category] = _ranked(category, sorted(texts))
+            self._becomes[category] = _rank_names(category, sorted(texts))
         self._becomes.setdefault("", {})
         self._texts.clear()
 
@@ -333,7 +333,7 @@ def _is_kept(category: str, text: str) -> bool:
     )
 
 
-def _shaped(category: str, code: str) -> str:
+def _shape_code(category: str, code: str) -> str:
     if category == "path":
         return f"/{code}"
     if category == "uid":
@@ -342,31 +342,31 @@ def _shaped(category: str, code: str) -> str:
     return f"{category}-{code}"
 
 
-def _ranked(category: str, texts: Sequence[str]) -> dict[str, str]:
+def _rank_names(category: str, texts: Sequence[str]) -> dict[str, str]:
     """Return what sorted texts become, sorted alike, also among the names that are kept."""
     width = max(3, len(str(len(texts))))
     kept = sorted(_KEPT.get(category, ()))
-    found: dict[str, str] = {}
+    new_names: dict[str, str] = {}
     rank = 0
     owners: dict[str, str] = {}
     for text in texts:
         ordinal = _ORDINAL.fullmatch(text) if category == WORKLOAD else None
         if ordinal is not None and ordinal[1] in owners:
             # The number of a StatefulSet's pod is a part of what it is.
-            found[text] = f"{owners[ordinal[1]]}-{ordinal[2]}"
+            new_names[text] = f"{owners[ordinal[1]]}-{ordinal[2]}"
             continue
         code = f"{rank:0{width}}" if category != "uid" else f"{rank:032x}"
-        made = _shaped(category, code)
+        new_name = _shape_code(category, code)
         below = [each for each in kept if each < text]
         above = [each for each in kept if each > text]
         if category != "uid" and kept:
-            if not below and made >= above[0]:
-                made = f"a-{made}"
-            elif below and (made <= below[-1] or (above and made >= above[0])):
-                made = f"{below[-1]}-{made}"
-        found[text] = owners[text] = made
+            if not below and new_name >= above[0]:
+                new_name = f"a-{new_name}"
+            elif below and (new_name <= below[-1] or (above and new_name >= above[0])):
+                new_name = f"{below[-1]}-{new_name}"
+        new_names[text] = owners[text] = new_name
         rank += 1
-    return found
+    return new_names
 
 
 class Anonymiser:
@@ -379,22 +379,22 @@ class Anonymiser:
     def document(self, document: Document, kind: str = "") -> Document:
         """Return an object, or a patch of one of that kind, with its names replaced."""
         kind = kind or str(document.get("kind") or "")
-        found: Document = {}
+        new_document: Document = {}
         for name, value in document.items():
             if name == "metadata" and isinstance(value, dict):
-                found[name] = self._metadata(value, kind)
+                new_document[name] = self._metadata(value, kind)
             elif name in ("data", "stringData", "binaryData") and kind in ("ConfigMap", "Secret"):
-                found[name] = self._contents(value)
+                new_document[name] = self._contents(value)
             elif name == "parameters" or name == "provisioner":
                 if name == "provisioner":
-                    found[name] = (
+                    new_document[name] = (
                         value if str(value).startswith("kubernetes.io/") else self._names("driver", str(value))
                     )
             else:
-                kept, made = self._member(name, value, kind)
+                kept, new_value = self._member(name, value, kind)
                 if kept:
-                    found[name] = made
-        return found
+                    new_document[name] = new_value
+        return new_document
 
     def change(self, change: Change) -> Change:
         """Return a change with its names replaced."""
@@ -408,22 +408,22 @@ class Anonymiser:
         return Key(self._names("ns", key.namespace), self._names(_category(kind), key.name))
 
     def _metadata(self, metadata: Mapping[str, Any], kind: str) -> Document:
-        found: Document = {}
+        new_metadata: Document = {}
         for name, value in metadata.items():
             if name == "name" and isinstance(value, str):
-                found[name] = self._names(_category(kind), value)
+                new_metadata[name] = self._names(_category(kind), value)
             elif name == "generateName" and isinstance(value, str):
                 # What is generated begins with its maker's name and a dash.
-                found[name] = self._names(_category(kind), value.rstrip("-") or value) + "-"
+                new_metadata[name] = self._names(_category(kind), value.rstrip("-") or value) + "-"
             elif name == "annotations" and isinstance(value, dict):
                 kept = {key: each for key, each in value.items() if _ANNOTATIONS.fullmatch(key)}
                 if kept:
-                    found[name] = kept
+                    new_metadata[name] = kept
             else:
-                is_kept, made = self._member(name, value, kind)
+                is_kept, new_value = self._member(name, value, kind)
                 if is_kept:
-                    found[name] = made
-        return found
+                    new_metadata[name] = new_value
+        return new_metadata
 
     def _contents(self, value: Any) -> Any:
         if not isinstance(value, dict):
@@ -465,35 +465,35 @@ class Anonymiser:
             return self._expression(value)
         if field in ("tolerations", "taints"):
             return self._expression(value)
-        found: Document = {}
+        new_object: Document = {}
         own = _category(str(value["kind"])) if isinstance(value.get("kind"), str) else _NAMED.get(field, named)
-        for name, each in value.items():
-            if name == "name" and isinstance(each, str):
-                found[name] = self._names(own, each)
-            elif name == "metadata" and isinstance(each, dict):
-                found[name] = self._metadata(each, "Pod" if field == "template" else kind)
-            elif name == "key" and field == "items" and isinstance(each, str):
-                found[name] = self._names("entry", each)
-            elif name in ("containerPort", "targetPort", "port") and isinstance(each, str):
-                found[name] = self._names("port", each)
+        for name, member in value.items():
+            if name == "name" and isinstance(member, str):
+                new_object[name] = self._names(own, member)
+            elif name == "metadata" and isinstance(member, dict):
+                new_object[name] = self._metadata(member, "Pod" if field == "template" else kind)
+            elif name == "key" and field == "items" and isinstance(member, str):
+                new_object[name] = self._names("entry", member)
+            elif name in ("containerPort", "targetPort", "port") and isinstance(member, str):
+                new_object[name] = self._names("port", member)
             else:
-                is_kept, made = self._member(name, each, kind)
+                is_kept, new_value = self._member(name, member, kind)
                 if is_kept:
-                    found[name] = made
-        return found
+                    new_object[name] = new_value
+        return new_object
 
     def _expression(self, value: Mapping[str, Any]) -> Document:
-        found = dict(value)
+        new_expression = dict(value)
         key = value.get("key")
         if isinstance(key, str) and key:
-            found["key"] = self._key(key)
+            new_expression["key"] = self._key(key)
             if isinstance(value.get("values"), list):
-                found["values"] = [self._label(key, str(each)) for each in value["values"]]
+                new_expression["values"] = [self._label(key, str(each)) for each in value["values"]]
             if isinstance(value.get("value"), str):
-                found["value"] = self._label(key, value["value"])
+                new_expression["value"] = self._label(key, value["value"])
         if isinstance(value.get("timeAdded"), str):
-            found["timeAdded"] = self._text(value["timeAdded"], "timeAdded")
-        return found
+            new_expression["timeAdded"] = self._text(value["timeAdded"], "timeAdded")
+        return new_expression
 
     def _key(self, key: str) -> str:
         return key if _WELL_KNOWN_KEY.fullmatch(key) or key in _KEY_CATEGORIES else self._names("key", key)
@@ -553,18 +553,20 @@ def anonymise_files(
     A format that can be rewritten stays as it is; all others become kwokctl's, whose times are relative.
     Raises: Refused, if a file cannot be read or the result cannot be written.
     """
-    found = format_of(sources[0], format_name)
+    file_format = format_of(sources[0], format_name)
     names = Ranked()
     by = Anonymiser(names)
-    rewrite = found.rewrite
+    rewrite = file_format.rewrite
     if rewrite is not None:
         if len(sources) != 1:
-            raise Refused(f"{sources[1].file}: files of format {found.name} are anonymised one by one")
+            raise Refused(f"{sources[1].file}: files of format {file_format.name} are anonymised one by one")
         rewrite(sources[0], io.BytesIO(), _edit(by), by.key)
         names.settle()
         moved = Anonymiser(names, shift_of(salt))
-        return _written(path, lambda file: rewrite(sources[0], file, _edit(moved), moved.key, shift_of(salt)), found)
-    for stream in _streams(sources, found, options):
+        return _write_file(
+            path, lambda file: rewrite(sources[0], file, _edit(moved), moved.key, shift_of(salt)), file_format
+        )
+    for stream in _streams(sources, file_format, options):
         for placed in stream.objects:
             by.document(placed.document)
         for change in stream.changes:
@@ -572,20 +574,22 @@ def anonymise_files(
     names.settle()
     kwok = formats()["kwok"]
     # Its times are relative to the beginning; where the file does not say when that was, to the last of them.
-    began = max((stream.origin.started_wall_s or 0.0 for stream in _streams(sources, found, options)), default=0.0)
+    began = max(
+        (stream.origin.started_wall_s or 0.0 for stream in _streams(sources, file_format, options)), default=0.0
+    )
     began = began or by.latest_s or WALL_S
 
     def write(file: BinaryIO) -> None:
         assert kwok.write is not None, "kwokctl's format is written"
         writer = kwok.write(file, began)
-        for stream in _streams(sources, found, options):
+        for stream in _streams(sources, file_format, options):
             for placed in stream.objects:
                 writer.put(by.document(placed.document))
             for change in stream.changes:
                 writer.change(by.change(change))
         writer.close()
 
-    return _written(path, write, kwok)
+    return _write_file(path, write, kwok)
 
 
 def _edit(by: Anonymiser) -> Edit:
@@ -595,7 +599,7 @@ def _edit(by: Anonymiser) -> Edit:
     return edit
 
 
-def _written(path: Path, write: Callable[[BinaryIO], None], found: Format) -> str:
+def _write_file(path: Path, write: Callable[[BinaryIO], None], found: Format) -> str:
     try:
         with path.open("wb") as file:
             write(file)
@@ -617,8 +621,8 @@ def ranking(documents: Iterable[Document], salt: bytes) -> Anonymiser:
     """Return an anonymiser that replaces the names in these documents by rank."""
     names = Ranked()
     by = Anonymiser(names)
-    for each in documents:
-        by.document(each)
+    for document in documents:
+        by.document(document)
     names.settle()
     return Anonymiser(names, shift_of(salt))
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lab.exchange.simkube import TEMPLATES, gvk_of
-from lab.exchange.stream import Change, Placed, Stream, called, kind_of
+from lab.exchange.stream import Change, Placed, Stream, kind_of, title_of
 from services.api.errors import UNREADABLE
 from services.api.kinds.pod import RUN, PodSpec
 from services.api.meta import Document, Key, LabelSelector, metadata_of
@@ -196,7 +196,9 @@ class Checker:
                 yield from self._moment(moment)
                 moment = []
             if change.at_s < self._latest:
-                yield Finding(BACKWARDS, change.at_s, change.where, _named(change), f"it follows {self._latest:.3f} s")
+                yield Finding(
+                    BACKWARDS, change.at_s, change.where, _change_name(change), f"it follows {self._latest:.3f} s"
+                )
             self._latest = max(self._latest, change.at_s)
             moment.append(change)
             if len(moment) >= 10_000:
@@ -213,7 +215,7 @@ class Checker:
             at = (kind_of(change.resource), change.key)
             if change.method == "delete":
                 if at not in self.known:
-                    yield Finding(UNKNOWN, change.at_s, change.where, _named(change), "nothing has made it")
+                    yield Finding(UNKNOWN, change.at_s, change.where, _change_name(change), "nothing has made it")
                 self.known.discard(at)
                 self._endless.pop(at, None)
             elif change.document is not None and change.method != "patch":
@@ -236,7 +238,7 @@ class Checker:
 
     def _status(self, at_s: float, document: Document, where: str) -> Iterator[Finding]:
         if not self.has_statuses and document.get("status"):
-            yield Finding(STATUS, at_s, where, called(document), _status_text(document))
+            yield Finding(STATUS, at_s, where, title_of(document), _status_text(document))
 
     def _object(self, at_s: float, document: Document, where: str) -> Iterator[Finding]:
         yield from self._status(at_s, document, where)
@@ -246,7 +248,7 @@ class Checker:
         for template in templates:
             spec = template.get("spec") or {}
             for code, reference in missing(spec, place, self.known):
-                yield Finding(code, at_s, where, called(document), _missing_text(reference))
+                yield Finding(code, at_s, where, title_of(document), _missing_text(reference))
             if isinstance(spec, dict):
                 self._ask(at_s, document, where, spec)
         yield from self._run_time(at_s, document, where, gvk, place, templates)
@@ -258,7 +260,7 @@ class Checker:
             except UNREADABLE:
                 return
             if not (kind == "Job" and not templates):
-                self._selectors.append((at_s, where, called(document), converted, place))
+                self._selectors.append((at_s, where, title_of(document), converted, place))
 
     def _run_time(
         self, at_s: float, document: Document, where: str, gvk: str, place: str, templates: list[Document]
@@ -267,7 +269,7 @@ class Checker:
         if self.is_trace:
             key = (gvk, f"{place}/{name}" if place else name)
             if templates and key not in self.timed and any(_ends(each) for each in templates):
-                yield Finding(NO_RUN_TIME, at_s, where, called(document), "its pods have no lifecycles")
+                yield Finding(NO_RUN_TIME, at_s, where, title_of(document), "its pods have no lifecycles")
                 self.timed |= {key}
             return
         if document.get("kind") != "Pod":
@@ -282,7 +284,7 @@ class Checker:
         if is_over or is_said or has_command or not _ends(document):
             self._endless.pop(at, None)
         elif at not in self._endless:
-            self._endless[at] = Finding(NO_RUN_TIME, at_s, where, called(document), "nothing says when it ends")
+            self._endless[at] = Finding(NO_RUN_TIME, at_s, where, title_of(document), "nothing says when it ends")
 
     def _ask(self, at_s: float, document: Document, where: str, spec: Document) -> None:
         asked = {name: spec.get(name) for name in ("nodeSelector", "affinity", "overhead")}
@@ -290,13 +292,13 @@ class Checker:
         asked["initContainers"] = [(each or {}).get("resources") for each in spec.get("initContainers") or ()]
         code = msgspec.json.encode(asked, order="sorted")
         if code not in self._asked:
-            self._asked[code] = _PodDemand(at_s, where, called(document), spec)
+            self._asked[code] = _PodDemand(at_s, where, title_of(document), spec)
 
     def _at_end(self) -> Iterator[Finding]:
         yield from self._endless.values()
         if self._nodes:
-            for each in self._asked.values():
-                yield from self._fits(each)
+            for demand in self._asked.values():
+                yield from self._fits(demand)
         for at_s, where, name, selector, place in self._selectors:
             matcher = from_label_selector(selector)
             if not any(space == place and matcher.matches(dict(labels)) for space, labels in self._labels):
@@ -326,7 +328,7 @@ def _missing_text(reference: str) -> str:
     return f"{reference} is not there"
 
 
-def _named(change: Change) -> str:
+def _change_name(change: Change) -> str:
     return f"{kind_of(change.resource)} {change.key}"
 
 
@@ -364,14 +366,14 @@ def requests_of(spec: Mapping[str, Any]) -> dict[str, int]:
 
 def _templates(document: Document) -> list[Document]:
     """Return the pod templates of an object, itself where it is a pod."""
-    found = []
+    templates = []
     for path in TEMPLATES.get(gvk_of(document), ()):
         value: Any = document
         for word in filter(None, path.split("/")):
             value = value.get(word) if isinstance(value, dict) else None
         if isinstance(value, dict):
-            found.append(value)
-    return found
+            templates.append(value)
+    return templates
 
 
 def _names(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -432,27 +434,27 @@ class Mender:
 
     def __call__(self, at_s: float, document: Document, *, is_deleted: bool = False, kind: str = "") -> Document | None:
         """Return the object as it should be; None for a delete of an unknown object."""
-        name = called(document)
+        name = title_of(document)
         if is_deleted:
             if (UNKNOWN, at_s, name) not in self._deletes:
                 return document
             self._count(UNKNOWN)
             return None
-        made = document
+        new_document = document
         if document.get("status") and (STATUS, at_s, name, _status_text(document)) in self._found:
-            made = {field: value for field, value in document.items() if field != "status"}
+            new_document = {field: value for field, value in document.items() if field != "status"}
             self._count(STATUS)
-        place = str(metadata_of(made).get("namespace") or "")
+        place = str(metadata_of(new_document).get("namespace") or "")
 
         def is_missing(code: str, kind: str, wanted: Any) -> bool:
             found = (code, at_s, name, _missing_text(f"{kind} {place}/{wanted}")) in self._found
             return found and self._count(code)
 
-        if _templates(made):
-            made = copy.deepcopy(made)
-            for template in _templates(made):
+        if _templates(new_document):
+            new_document = copy.deepcopy(new_document)
+            for template in _templates(new_document):
                 _mend(template.get("spec") or {}, is_missing)
-        return made
+        return new_document
 
 
 def _mend(spec: Document, is_missing: Callable[[str, str, Any], bool]) -> None:

@@ -188,8 +188,8 @@ def path_of(kind: Resource) -> str:
 
 def _event(line: bytes) -> Event:
     try:
-        found = msgspec.json.decode(line)
-        kind, document = str(found["type"]), found["object"]
+        message = msgspec.json.decode(line)
+        kind, document = str(message["type"]), message["object"]
     except (*UNREADABLE, LookupError, TypeError) as error:
         raise Refused(f"a watch sent a line that is no event: {error}") from None
     if kind == "ERROR":

@@ -43,12 +43,12 @@ class Edit:
     def fits(self, document: Document) -> bool:
         """Return whether the rule selects an object."""
         metadata = metadata_of(document)
-        said = (
+        pairs = (
             (self.kind, str(document.get("kind") or "")),
             (self.namespace, str(metadata.get("namespace") or "")),
             (self.name, str(metadata.get("name") or "")),
         )
-        if any(pattern and not fnmatchcase(value, pattern) for pattern, value in said):
+        if any(pattern and not fnmatchcase(value, pattern) for pattern, value in pairs):
             return False
         return self.labels is None or self.labels.matches(metadata.get("labels") or {})
 
@@ -61,31 +61,31 @@ class Edits:
 
     def of(self, document: Document) -> Document | None:
         """Return the object after all rules, None if it is dropped."""
-        found = document
+        new_document = document
         for rule in self.rules:
-            if not rule.fits(found):
+            if not rule.fits(new_document):
                 continue
             if rule.drops:
                 return None
-            found = copy.deepcopy(found)
+            new_document = copy.deepcopy(new_document)
             for pointer, value in rule.assigns:
-                _assign(found, pointer, value)
+                _assign(new_document, pointer, value)
             for pointer in rule.removes:
-                _remove(found, pointer)
-        return found
+                _remove(new_document, pointer)
+        return new_document
 
 
 def read_edits(path: Path) -> Edits:
     """Return the rules of a file. Raises: Refused naming the rule, the field and its value."""
     try:
-        found = yaml_text.load(path.read_text(encoding="utf-8"))
+        rules = yaml_text.load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Refused(f"{path}: {error.strerror or error}") from None
     except ValueError as error:
         raise Refused(f"{path}: {error}") from None
-    if not isinstance(found, list):
-        raise Refused(f"{path}: want a list of rules, not {type(found).__name__}")
-    return Edits(tuple(_edit(f"{path}: rule {number}", each) for number, each in enumerate(found, 1)))
+    if not isinstance(rules, list):
+        raise Refused(f"{path}: want a list of rules, not {type(rules).__name__}")
+    return Edits(tuple(_edit(f"{path}: rule {number}", each) for number, each in enumerate(rules, 1)))
 
 
 def _edit(where: str, value: Any) -> Edit:

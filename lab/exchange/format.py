@@ -114,16 +114,16 @@ def formats() -> dict[str, Format]:
     """Return every format by name, sorted by name."""
     # By name, not by import statement: the register finds its entries, which import the register.
     folder = importlib.import_module("lab.exchange.formats")
-    found: dict[str, Format] = {}
+    by_name: dict[str, Format] = {}
     for module in sorted(info.name for info in pkgutil.iter_modules(folder.__path__)):
-        for each in _offered(f"{folder.__name__}.{module}"):
-            if each.name in found:
-                raise ValueError(f"two files in formats/ offer {each.name}")
-            found[each.name] = each
-    return dict(sorted(found.items()))
+        for file_format in _formats_of(f"{folder.__name__}.{module}"):
+            if file_format.name in by_name:
+                raise ValueError(f"two files in formats/ offer {file_format.name}")
+            by_name[file_format.name] = file_format
+    return dict(sorted(by_name.items()))
 
 
-def _offered(module: str) -> Sequence[Format]:
+def _formats_of(module: str) -> Sequence[Format]:
     loaded = importlib.import_module(module)
     several: Sequence[Format] = getattr(loaded, "FORMATS", ())
     one: Format | None = getattr(loaded, "FORMAT", None)
@@ -165,13 +165,13 @@ def format_of(source: Source, name: str = "") -> Format:
 
 def open_stream(source: Source, reading: Reading, name: str = "") -> tuple[Format, Stream]:
     """Return a file's format and its stream. Raises: Refused, also while the stream is read."""
-    found = format_of(source, name)
-    unknown = [option for option in reading.options if option not in found.options]
+    file_format = format_of(source, name)
+    unknown = [option for option in reading.options if option not in file_format.options]
     if unknown:
-        known = f"; it knows {', '.join(found.options)}" if found.options else ""
-        raise Refused(f"{source.file}: format {found.name} has no option {unknown[0]!r}{known}")
-    assert found.read is not None, "what cannot be read has a refusal"
-    return found, found.read(source, reading)
+        known = f"; it knows {', '.join(file_format.options)}" if file_format.options else ""
+        raise Refused(f"{source.file}: format {file_format.name} has no option {unknown[0]!r}{known}")
+    assert file_format.read is not None, "what cannot be read has a refusal"
+    return file_format, file_format.read(source, reading)
 
 
 def nodes_created(source: Source, reading: Reading, name: str = "") -> Iterator[Document]:

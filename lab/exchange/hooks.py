@@ -26,9 +26,9 @@ class Hook(NamedTuple):
 def hooks_of(file: Path) -> dict[str, list[Hook]]:
     """Return the hooks by stage. Raises: Refused naming the stage and field."""
     with Source(file).open() as opened:
-        found = document_of(Piece(opened.read(), Place(str(file), 1, 1)))
+        document = document_of(Piece(opened.read(), Place(str(file), 1, 1)))
     hooks: dict[str, list[Hook]] = {}
-    for stage, entries in found.items():
+    for stage, entries in document.items():
         name = stage.removesuffix("Hooks")
         if name not in STAGES:
             raise Refused(f"{file}: {stage}: want {', '.join(STAGES)}")

@@ -18,7 +18,7 @@ import msgspec
 from apiserver_fake.registry.patch.patch import apply_patch
 from apiserver_fake.registry.schema.schemas import ANYTHING, shape_of
 from lab.exchange.rules import Counted
-from lab.exchange.stream import Change, Placed, Refused, Stream, called
+from lab.exchange.stream import Change, Placed, Refused, Stream, title_of
 from lab.recordings.format import ADDED, DELETED, MODIFIED, SUFFIX, Meta
 from lab.recordings.writer import NotRecordable, Writer
 from services.api.errors import ApiError
@@ -65,11 +65,11 @@ class IntoRecording:
                 return  # of an object that is not meant
             if before is None:
                 raise Refused(f"{change.where or change.resource}: {change}: {change.key} is not there")
-            self._write(change.at_s, self._patched(change, msgspec.json.decode(before)), change.where)
+            self._write(change.at_s, self._patch_document(change, msgspec.json.decode(before)), change.where)
         else:
             self._write(change.at_s, change.document or {}, change.where)
 
-    def _patched(self, change: Change, document: Document) -> Document:
+    def _patch_document(self, change: Change, document: Document) -> Document:
         resource = resources().get(change.resource)
         shape = shape_of(resource.api_version, resource.kind) if resource is not None else ANYTHING
         kind = resource.kind if resource is not None else change.resource
@@ -83,29 +83,29 @@ class IntoRecording:
             return
         resource = resource_of_kind(str(document.get("apiVersion")), str(document.get("kind")))
         if resource is None:
-            self.left_out.add("of kinds that keplab does not know", f"{where}: {called(document)}")
+            self.left_out.add("of kinds that keplab does not know", f"{where}: {title_of(document)}")
             return
         given = metadata_of(document)
         key = Key(str(given.get("namespace") or "") if resource.namespaced else "", str(given.get("name") or ""))
         before = self._stored.get((resource.name, key))
         held = metadata_of(msgspec.json.decode(before)) if before is not None else {}
         self._rv += 1
-        made: dict[str, Any] = {
+        new_metadata: dict[str, Any] = {
             "uid": held.get("uid") or given.get("uid") or _uid(resource.name, key, self._rv),
             "creationTimestamp": held.get("creationTimestamp")
             or given.get("creationTimestamp")
             or format_time(self._wall_s + at_s),
         }
-        body = {**_with_quantities(document), "metadata": {**given, **made, "resourceVersion": str(self._rv)}}
+        body = {**_with_quantities(document), "metadata": {**given, **new_metadata, "resourceVersion": str(self._rv)}}
         self._stored[resource.name, key] = text = encode(body)
-        self._writer.stored(resource.name, text, ADDED if before is None else MODIFIED, at_s)
+        self._writer.write_object(resource.name, text, ADDED if before is None else MODIFIED, at_s)
 
     def _delete(self, at_s: float, at: tuple[str, Key], before: bytes) -> None:
         document = msgspec.json.decode(before)
         self._rv += 1
         del self._stored[at]
         body = {**document, "metadata": {**document["metadata"], "resourceVersion": str(self._rv)}}
-        self._writer.stored(at[0], encode(body), DELETED, at_s)
+        self._writer.write_object(at[0], encode(body), DELETED, at_s)
 
 
 _AMOUNTS: Final = frozenset(("capacity", "allocatable", "requests", "limits", "overhead", "hard", "used", "allocated"))
@@ -117,15 +117,15 @@ def _with_quantities(value: Any) -> Any:
         return [_with_quantities(each) for each in value]
     if not isinstance(value, dict):
         return value
-    found = {}
+    members = {}
     for name, member in value.items():
         if name in _AMOUNTS and isinstance(member, dict):
-            found[name] = {
+            members[name] = {
                 key: str(amount) if isinstance(amount, int | float) else amount for key, amount in member.items()
             }
         else:
-            found[name] = _with_quantities(member)
-    return found
+            members[name] = _with_quantities(member)
+    return members
 
 
 def write_recording(
@@ -149,18 +149,18 @@ def write_recording(
     except NotRecordable as error:
         raise Refused(str(error)) from None
     writer.begin(0.0, wall_s, is_virtual=True)
-    made, end = IntoRecording(writer, wall_s, wanted), ""
+    recording, end = IntoRecording(writer, wall_s, wanted), ""
     try:
         for placed in chain.from_iterable(each.objects for each in streams):
-            made.put(placed)
+            recording.put(placed)
         changes: Iterator[Change] = heapq.merge(*(each.changes for each in streams), key=lambda each: each.at_s)
         for change in changes:
-            made.change(change)
+            recording.change(change)
         end = meta.ended
     finally:
         writer.close(msgspec.structs.replace(writer.meta, ended=end))
-    made.versions, made.failure = writer.version_count, writer.failure
-    return made
+    recording.versions, recording.failure = writer.version_count, writer.failure
+    return recording
 
 
 def _uid(resource: str, key: Key, number: int) -> str:

@@ -21,9 +21,9 @@ from lab.exchange.rules import (
     handed_over,
     missing_owners,
     never_less,
-    prepared,
+    prepare_object,
     rank,
-    relinked,
+    relink_uids,
     without_began,
 )
 from lab.exchange.spool import Spool
@@ -89,15 +89,15 @@ class Loader:
         """
         with Spool() as spool:
             ready: list[tuple[int, int]] = []
-            for each in objects:
-                resource = self._served(each)
+            for entry in objects:
+                resource = self._served_resource(entry)
                 if resource is not None:
-                    ready.append((rank(resource.name), spool.put(each)))
+                    ready.append((rank(resource.name), spool.put(entry)))
             heapq.heapify(ready)
             await self._all(spool, ready)
         return self.loaded
 
-    def _served(self, placed: Placed) -> Resource | None:
+    def _served_resource(self, placed: Placed) -> Resource | None:
         document = placed.document
         resource = self._resource_of(str(document.get("apiVersion")), str(document.get("kind")))
         if resource is None:
@@ -119,7 +119,7 @@ class Loader:
                 if missing:
                     waiting.setdefault(str(missing[0].get("uid") or ""), []).append(entry)
                     continue
-                resource = self._served(placed)
+                resource = self._served_resource(placed)
                 assert resource is not None, "it was served when it was read"
                 batch.append((placed, resource))
             for uid in await asyncio.gather(*(self._one(placed, resource) for placed, resource in batch)):
@@ -148,12 +148,14 @@ class Loader:
 
     async def put(self, resource: Resource, document: Document) -> str:
         """Create an object, or update the existing one, and return its uid. Raises: ApiError, UnknownOutcome."""
-        found = prepared(resource.name, document, self._rules)
+        parts = prepare_object(resource.name, document, self._rules)
         if self._rules.has_kubelets and resource.name == PODS:
-            node = str(found.document["spec"].get("nodeName") or "")
-            found = handed_over(found) if node and await self._has_kubelet(node) else found
-        made, status, is_terminating = found
-        linked = relinked(resource.name, {**made, **({"status": status} if status else {})}, self.loaded.uids)
+            node = str(parts.document["spec"].get("nodeName") or "")
+            parts = handed_over(parts) if node and await self._has_kubelet(node) else parts
+        new_document, status, is_terminating = parts
+        linked = relink_uids(
+            resource.name, {**new_document, **({"status": status} if status else {})}, self.loaded.uids
+        )
         status = linked.pop("status", None)
         key = key_of(linked)
         try:

@@ -38,12 +38,12 @@ def capacity_of(node: Document) -> Document:
     capacity = status.get("capacity") if isinstance(status, dict) else None
     if not isinstance(capacity, dict):
         return {}
-    said: Document = {field: str(capacity[name]) for name, field in _SAID.items() if name in capacity}
-    if "pods" in said:
-        said["pods"] = int(said["pods"])
+    definition: Document = {field: str(capacity[name]) for name, field in _SAID.items() if name in capacity}
+    if "pods" in definition:
+        definition["pods"] = int(definition["pods"])
     if extended := {name: int(text) for name, text in capacity.items() if "/" in name and str(text).isdigit()}:
-        said["extended"] = extended
-    return said
+        definition["extended"] = extended
+    return definition
 
 
 class Machines:
@@ -68,7 +68,7 @@ class Machines:
             return False
         document = change.document or {}
         if change.method == "delete":
-            self._then(change.name, self._gone(change.name))
+            self._then(change.name, self._remove_node(change.name))
             return True
         capacity = capacity_of(document)
         is_other = bool(capacity) and capacity != self._capacities.get(change.name)
@@ -83,13 +83,13 @@ class Machines:
             return True
         if (last := self._last.get(change.name)) is None or last.done():
             return False
-        self._then(change.name, self._changed(change))
+        self._then(change.name, self._apply_change(change))
         return True
 
-    async def _changed(self, change: Change) -> None:
+    async def _apply_change(self, change: Change) -> None:
         await self._change(change)
 
-    async def _gone(self, node: str) -> None:
+    async def _remove_node(self, node: str) -> None:
         await self._power.off(node)
         await self._delete(Key("", node))
 
@@ -107,7 +107,7 @@ class Machines:
 
         self._last[node] = asyncio.create_task(in_turn())
 
-    async def ended(self) -> None:
+    async def wait_for_all(self) -> None:
         """Return once all accepted changes are done. Raises: the error that one of them raised."""
         await asyncio.gather(*self._last.values())
 

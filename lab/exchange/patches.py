@@ -65,12 +65,12 @@ def _lists(patch: Document, name: str, before: list[Any], after: list[Any], shap
         return
     item = shape.items or ANYTHING
     changed: list[Any] = []
-    for at, each in new.items():
+    for at, element in new.items():
         was = old.get(at)
         if was is None:
-            changed.append(each)
-        elif was != each:
-            changed.append({**_objects(was, each, item), key: at})
+            changed.append(element)
+        elif was != element:
+            changed.append({**_objects(was, element, item), key: at})
     changed += [{"$patch": "delete", key: at} for at in old if at not in new]
     if changed:
         patch[name] = changed
@@ -78,13 +78,13 @@ def _lists(patch: Document, name: str, before: list[Any], after: list[Any], shap
 
 
 def _by_key(elements: list[Any], key: str) -> dict[Any, Document] | None:
-    found: dict[Any, Document] = {}
-    for each in elements:
-        at = each.get(key) if isinstance(each, dict) else None
-        if at is None or isinstance(at, dict | list) or at in found:
+    elements_by_key: dict[Any, Document] = {}
+    for element in elements:
+        at = element.get(key) if isinstance(element, dict) else None
+        if at is None or isinstance(at, dict | list) or at in elements_by_key:
             return None
-        found[at] = each
-    return found
+        elements_by_key[at] = element
+    return elements_by_key
 
 
 def _whole(before: Document, after: Document, shape: Shape) -> Document:
@@ -107,16 +107,16 @@ def without_key(patch: Any, shape: Shape, path: str = "") -> str:
     """Return the path of an element of a merged list that lacks its merge key; empty string if all have it."""
     if isinstance(patch, dict):
         for name, value in patch.items():
-            if not name.startswith("$") and (found := without_key(value, shape.member(name), _join(path, name))):
-                return found
+            if not name.startswith("$") and (missing_path := without_key(value, shape.member(name), _join(path, name))):
+                return missing_path
         return ""
     if isinstance(patch, list) and shape.is_merged and shape.merge_key:
-        for number, each in enumerate(patch):
-            is_directive = isinstance(each, dict) and each.get("$patch") == "replace" and len(each) == 1
-            if not is_directive and (not isinstance(each, dict) or shape.merge_key not in each):
+        for number, element in enumerate(patch):
+            is_directive = isinstance(element, dict) and element.get("$patch") == "replace" and len(element) == 1
+            if not is_directive and (not isinstance(element, dict) or shape.merge_key not in element):
                 return f"{path}[{number}].{shape.merge_key}"
-            if found := without_key(each, shape.items or ANYTHING, f"{path}[{number}]"):
-                return found
+            if missing_path := without_key(element, shape.items or ANYTHING, f"{path}[{number}]"):
+                return missing_path
     return ""
 
 

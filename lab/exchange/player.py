@@ -128,7 +128,7 @@ class Player:
             await asyncio.gather(*map(self._one, batch))
             self.played.last_s = batch[-1].at_s
         if self._machines is not None:
-            await self._machines.ended()
+            await self._machines.wait_for_all()
         return self.played
 
     async def _one(self, change: Change) -> None:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, cast
 import msgspec
 import yaml
 
-from lab.exchange.stream import Place, Placed, Refused, called
+from lab.exchange.stream import Place, Placed, Refused, title_of
 from services.api.documents import yaml_text
 from services.api.errors import UNREADABLE
 from services.api.meta import Document, metadata_of
@@ -66,7 +66,7 @@ class Source:
         """Open the file at its beginning, uncompressed. Raises: Refused, if it cannot be read, or is torn."""
         try:
             with io.BytesIO(self.data) if self.data is not None else self.path.open("rb") as raw:
-                yield _uncompressed(cast("BinaryIO", raw), self.file)
+                yield _uncompress(cast("BinaryIO", raw), self.file)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise Refused(f"{self.file}: torn or damaged compression: {error}") from None
         except OSError as error:
@@ -74,18 +74,18 @@ class Source:
 
     def head(self, size: int = HEAD) -> bytes:
         """Return the first bytes, uncompressed; fewer if the file is torn before `size`. Raises: Refused."""
-        found = bytearray()
+        content = bytearray()
         try:
             with self.open() as stream:
-                while len(found) < size and (block := stream.read(size - len(found))):
-                    found += block
+                while len(content) < size and (block := stream.read(size - len(content))):
+                    content += block
         except Refused:
-            if not found:
+            if not content:
                 raise
-        return bytes(found).removeprefix(b"\xef\xbb\xbf")
+        return bytes(content).removeprefix(b"\xef\xbb\xbf")
 
 
-def _uncompressed(raw: BinaryIO, file: str) -> BinaryIO:
+def _uncompress(raw: BinaryIO, file: str) -> BinaryIO:
     first = raw.read(4)
     raw.seek(0)
     if first.startswith(_GZIP):
@@ -98,10 +98,10 @@ def _uncompressed(raw: BinaryIO, file: str) -> BinaryIO:
 def _zstd(raw: BinaryIO, file: str) -> BinaryIO:
     for module, make in (("compression.zstd", "ZstdFile"), ("zstandard", "open")):
         try:
-            found = importlib.import_module(module)
+            library = importlib.import_module(module)
         except ImportError:
             continue
-        return cast("BinaryIO", getattr(found, make)(raw, "rb"))
+        return cast("BinaryIO", getattr(library, make)(raw, "rb"))
     raise Refused(
         f"{file}: the file is compressed by zstd, for which no library is installed; uncompress it, or use .gz"
     )
@@ -172,15 +172,15 @@ def document_of(piece: Piece, limits: Limits = LIMITS) -> Document:
         raise Refused(f"{piece.place}: byte {error.start} is no UTF-8: {error.reason}") from None
     aliases = _check_events(text, piece.place, limits)
     try:
-        found = yaml_text.load(text)
+        document = yaml_text.load(text)
     except (ValueError, TypeError, RecursionError) as error:
-        raise Refused(f"{piece.place}: {_moved(str(error), piece.place.line)}") from None
-    if aliases and _values(found, {}) > limits.values:
+        raise Refused(f"{piece.place}: {_shift_lines(str(error), piece.place.line)}") from None
+    if aliases and _values(document, {}) > limits.values:
         raise Refused(f"{piece.place}: its aliases stand for more than {limits.values:,} values")
-    return checked(found, piece.place)
+    return check_document(document, piece.place)
 
 
-def checked(found: Any, place: Place | str) -> Document:
+def check_document(found: Any, place: Place | str) -> Document:
     """Check that a document is an object and return it. Raises: Refused."""
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         what = "list" if isinstance(found, list) else type(found).__name__
@@ -205,16 +205,16 @@ def checked_object(document: Document, place: str) -> Document:
     )
     for field, value, wanted, is_needed in values:
         if (is_needed and not value) or not (value is None or isinstance(value, wanted)):
-            said = "nothing" if value is None else repr(value)[:SHOWN_MAX]
+            value_text = "nothing" if value is None else repr(value)[:SHOWN_MAX]
             what = "a text" if wanted is str else "an object"
-            raise Refused(f"{place}: {called(document)}: {field}: want {what}, not {said}")
+            raise Refused(f"{place}: {title_of(document)}: {field}: want {what}, not {value_text}")
     return document
 
 
 _LINE = re.compile(r"^line (\d+)")
 
 
-def _moved(text: str, first: int) -> str:
+def _shift_lines(text: str, first: int) -> str:
     """Return a parser's message with its line counted in the whole file."""
     return _LINE.sub(lambda found: f"line {int(found[1]) + max(first, 1) - 1}", text)
 
@@ -246,9 +246,9 @@ def _check_events(text: str, place: Place, limits: Limits) -> int:
                 if aliases > limits.aliases:
                     raise Refused(f"{place}: more than {limits.aliases} aliases")
     except yaml.YAMLError as error:
-        found = yaml_text.mistake_of(error)
-        line = found.line and found.line - 1 + max(place.line, 1)
-        raise Refused(f"{place}: {found._replace(line=line)}") from None
+        mistake = yaml_text.mistake_of(error)
+        line = mistake.line and mistake.line - 1 + max(place.line, 1)
+        raise Refused(f"{place}: {mistake._replace(line=line)}") from None
     return aliases
 
 
@@ -256,12 +256,12 @@ def _values(value: Any, known: dict[int, int]) -> int:
     """Return how many values there are with every alias written out; each is looked at once."""
     if not isinstance(value, dict | list):
         return 1
-    found = known.get(id(value))
-    if found is None:
+    count = known.get(id(value))
+    if count is None:
         known[id(value)] = 1  # one that stands within itself
         below = value.values() if isinstance(value, dict) else value
-        found = known[id(value)] = 1 + sum(_values(each, known) for each in below)
-    return found
+        count = known[id(value)] = 1 + sum(_values(each, known) for each in below)
+    return count
 
 
 # CSV
@@ -329,27 +329,27 @@ def json_value(text: bytes, place: Place, limits: Limits = LIMITS) -> Any:
     try:
         return msgspec.json.decode(text)
     except UNREADABLE as error:
-        raise Refused(f"{place}: {_located(str(error), text, place)}") from None
+        raise Refused(f"{place}: {_locate_message(str(error), text, place)}") from None
 
 
 _BYTE = re.compile(r"^(?:JSON is malformed: )?(.*?) \(byte (\d+)\)$", re.DOTALL)
 
 
-def _located(problem: str, text: bytes, place: Place) -> str:
+def _locate_message(problem: str, text: bytes, place: Place) -> str:
     """Return a decoder's message with the line and column that it is about, counted in the whole file."""
-    found = _BYTE.match(problem)
-    if found is None and "truncated" not in problem:
+    match = _BYTE.match(problem)
+    if match is None and "truncated" not in problem:
         return problem
-    before = text[: int(found[2])] if found is not None else text.rstrip()
+    before = text[: int(match[2])] if match is not None else text.rstrip()
     line, column = max(place.line, 1) + before.count(b"\n"), len(before) - before.rfind(b"\n")
     if b"\n" not in before:
         column += max(place.column, 1) - 1
-    return f"line {line}, column {column}: {found[1] if found is not None else 'it ends too early'}"
+    return f"line {line}, column {column}: {match[1] if match is not None else 'it ends too early'}"
 
 
 def json_object(text: bytes, place: Place, limits: Limits = LIMITS) -> Document:
     """Return the object in a JSON text. Raises: Refused, if it is malformed, too deep, or no object."""
-    return checked(json_value(text, place, limits), place)
+    return check_document(json_value(text, place, limits), place)
 
 
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
@@ -357,8 +357,8 @@ _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 def _check_depth(text: bytes, place: Place, limits: Limits) -> None:
     depth = 0
-    for found in _STRUCTURE.finditer(text):
-        sign = found[0]
+    for match in _STRUCTURE.finditer(text):
+        sign = match[0]
         if sign in (b"{", b"["):
             depth += 1
             if depth > limits.nesting:
@@ -520,18 +520,18 @@ class _Scanner:
         self._sign()
         scan, depth = self._at, 0
         while True:
-            found = _BOUNDARY.search(self._text, scan)
-            if found is not None and (found.end() < len(self._text) or found[0] in (b"{", b"[", b"}", b"]", b",")):
-                sign = found[0]
-                scan = found.end()
+            match = _BOUNDARY.search(self._text, scan)
+            if match is not None and (match.end() < len(self._text) or match[0] in (b"{", b"[", b"}", b"]", b",")):
+                sign = match[0]
+                scan = match.end()
                 if sign in (b"{", b"["):
                     depth += 1
                 elif sign in (b"}", b"]"):
                     depth -= 1
                 if depth < 0 or (depth == 0 and sign in (b",", b":")):
-                    return self._cut(found.start())
+                    return self._cut(match.start())
                 if depth == 0 and sign not in (b"{", b"["):
-                    return self._cut(found.end())
+                    return self._cut(match.end())
                 continue
             taken = scan - self._at
             if len(self._text) - self._at > self._limits.bytes:

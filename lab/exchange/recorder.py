@@ -59,7 +59,7 @@ class Recorder:
                     versions[kind.name] = version
                     for item in items:
                         known[key_of(item)] = _version(item)
-                        self._writer.put(self._shown(item))
+                        self._writer.put(self._without_secrets(item))
                         self.objects += 1
                         self._on_change()
             except ApiError as error:
@@ -83,7 +83,7 @@ class Recorder:
         while True:
             try:
                 if version is None:
-                    version = await self._again(kind)
+                    version = await self._relist(kind)
                 async for event in self._cluster.watch(kind, version, selector=self._selector):
                     version, broken = _version(event.document) or version, 0
                     if event.type != "BOOKMARK":
@@ -96,16 +96,16 @@ class Recorder:
                     raise Refused(f"{kind.name}: {getattr(error, 'message', None) or error}") from None
                 await asyncio.sleep(AGAIN_S)
 
-    async def _again(self, kind: Resource) -> str:
+    async def _relist(self, kind: Resource) -> str:
         """List a kind anew, and write how it differs from what is known of it; return the version of the list."""
-        found: set[Key] = set()
+        keys: set[Key] = set()
         version = ""
         async for items, version in self._cluster.list(kind, selector=self._selector):  # noqa: B007 (the last counts)
             for item in items:
-                found.add(key_of(item))
+                keys.add(key_of(item))
                 if self._known[kind.name].get(key_of(item)) != _version(item):
                     self._take(kind, item, is_gone=False)
-        for key in [key for key in self._known[kind.name] if key not in found]:
+        for key in [key for key in self._known[kind.name] if key not in keys]:
             gone: Document = {"metadata": {"name": key.name, **({"namespace": key.namespace} if key.namespace else {})}}
             self._take(kind, gone, is_gone=True)
         return version
@@ -117,7 +117,7 @@ class Recorder:
             known.pop(key, None)
             self._writer.change(Change(at_s, "delete", kind.name, key.namespace, key.name))
         else:
-            document = {"apiVersion": kind.api_version, "kind": kind.kind, **self._shown(document)}
+            document = {"apiVersion": kind.api_version, "kind": kind.kind, **self._without_secrets(document)}
             method = "update" if key in known else "create"
             known[key] = _version(document)
             self._writer.change(
@@ -126,7 +126,7 @@ class Recorder:
         self.changes += 1
         self._on_change()
 
-    def _shown(self, document: Document) -> Document:
+    def _without_secrets(self, document: Document) -> Document:
         return document if self._has_secrets else without_values(document)
 
 

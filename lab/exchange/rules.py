@@ -86,23 +86,25 @@ class Prepared(NamedTuple):
     is_terminating: bool
 
 
-def prepared(resource: str, document: Document, rules: Rules) -> Prepared:
+def prepare_object(resource: str, document: Document, rules: Rules) -> Prepared:
     """Return an object prepared for creation, without the fields that the API server sets itself."""
     given = metadata_of(document)
     metadata = {name: value for name, value in given.items() if name not in _GIVEN}
-    made = {**{name: value for name, value in document.items() if name != "status"}, "metadata": metadata}
+    new_document = {**{name: value for name, value in document.items() if name != "status"}, "metadata": metadata}
     status = document.get("status")
     if resource == PODS:
-        made["metadata"] = metadata = without_began(metadata)
-        made["spec"] = dict(document.get("spec") or {})
+        new_document["metadata"] = metadata = without_began(metadata)
+        new_document["spec"] = dict(document.get("spec") or {})
         if rules.pods == "pending":
-            made["spec"].pop("nodeName", None)
+            new_document["spec"].pop("nodeName", None)
             status = None
         if not rules.keep_owners:
             metadata.pop("ownerReferences", None)
             for name in ("serviceAccountName", "serviceAccount"):
-                made["spec"].pop(name, None)
-    return Prepared(made, status if isinstance(status, dict) and status else None, bool(given.get("deletionTimestamp")))
+                new_document["spec"].pop(name, None)
+    return Prepared(
+        new_document, status if isinstance(status, dict) and status else None, bool(given.get("deletionTimestamp"))
+    )
 
 
 def without_began(metadata: Document) -> Document:
@@ -116,19 +118,19 @@ def without_began(metadata: Document) -> Document:
 _TAKEN_OVER: Final = ("startTime", "conditions", "initContainerStatuses", "containerStatuses")
 
 
-def handed_over(made: Prepared) -> Prepared:
+def handed_over(pod: Prepared) -> Prepared:
     """Return a pod prepared for a node whose kubelet continues it and writes its status.
 
     A pod that is over is returned unchanged.
     """
-    status = made.status or {}
+    status = pod.status or {}
     if status.get("phase") in ("Succeeded", "Failed"):
-        return made
-    metadata = metadata_of(made.document)
+        return pod
+    metadata = metadata_of(pod.document)
     if status.get("containerStatuses"):
         reported = encode({name: status[name] for name in _TAKEN_OVER if status.get(name)}).decode()
         metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), BEGAN: reported}}
-    return Prepared({**made.document, "metadata": metadata}, None, made.is_terminating)
+    return Prepared({**pod.document, "metadata": metadata}, None, pod.is_terminating)
 
 
 _GROWING: Final = ("collisionCount", "failed", "succeeded")
@@ -170,7 +172,7 @@ def missing_owners(document: Document, uids: Mapping[str, str]) -> list[Document
     return [each for each in owners_of(document) if str(each.get("uid") or "") not in uids]
 
 
-def relinked(resource: str, document: Document, uids: Mapping[str, str]) -> Document:
+def relink_uids(resource: str, document: Document, uids: Mapping[str, str]) -> Document:
     """Return the object with the new uids of its owners, of a volume's bound claim, and of a claim's pods."""
     if owners := owners_of(document):
         fresh = [{**each, "uid": uids.get(str(each.get("uid")), str(each.get("uid")))} for each in owners]

@@ -74,16 +74,16 @@ class ScaledResource:
         """Return the object with that name. Raises: Refused, if the template cannot be filled, or gives no object."""
         context = ScaleContext(now="", name=name, namespace=namespace, index=index)
         try:
-            made = self.template.fill_yaml(self.parameters, context)
+            document = self.template.fill_yaml(self.parameters, context)
         except TemplateError as error:
             raise Refused(f"{KIND} {self.name}: template: {error}") from None
-        if not isinstance(made, dict) or not isinstance(made.get("kind"), str):
+        if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
             raise Refused(f"{KIND} {self.name}: template: it gives no object with a kind")
-        metadata = {**metadata_of(made), "name": name}
+        metadata = {**metadata_of(document), "name": name}
         metadata["labels"] = {**(metadata.get("labels") or {}), LABEL: self.name}
         if namespace:
             metadata["namespace"] = namespace
-        return {**made, "metadata": metadata}
+        return {**document, "metadata": metadata}
 
 
 def read_resources(path: Path) -> dict[str, Document]:
@@ -91,7 +91,7 @@ def read_resources(path: Path) -> dict[str, Document]:
 
     Raises: Refused.
     """
-    found: dict[str, Document] = {}
+    documents: dict[str, Document] = {}
     for placed in yaml_documents(Source(path)):
         document = placed.document
         if document.get("kind") != KIND:
@@ -103,8 +103,8 @@ def read_resources(path: Path) -> dict[str, Document]:
             raise Refused(f"{placed.where}: {KIND}: metadata.name: want a text")
         if not isinstance(document.get("template"), str):
             raise Refused(f"{placed.where}: {KIND} {name}: template: want a text")
-        found[name] = document
-    return found
+        documents[name] = document
+    return documents
 
 
 def resource_named(name: str, own: dict[str, Document], params: Sequence[str]) -> ScaledResource:
@@ -170,7 +170,7 @@ class Plan(NamedTuple):
     delete: tuple[str, ...] = ()
 
 
-def planned(name: str, there: Iterable[Document], replicas: int, serial_length: int) -> Plan:
+def plan_objects(name: str, there: Iterable[Document], replicas: int, serial_length: int) -> Plan:
     """Return the plan that leads to `replicas` objects: gaps are filled, the newest are deleted.
 
     `there`: existing objects with the label. Raises: Refused, for several objects without a serial number.
@@ -184,8 +184,8 @@ def planned(name: str, there: Iterable[Document], replicas: int, serial_length: 
     make: list[tuple[str, int]] = []
     index = 0
     while len(make) < replicas - len(ages):
-        made = f"{name}-{index:0{serial_length}d}" if serial_length else name
-        if made not in names:
-            make.append((made, index))
+        new_name = f"{name}-{index:0{serial_length}d}" if serial_length else name
+        if new_name not in names:
+            make.append((new_name, index))
         index += 1
     return Plan(make=tuple(make))

@@ -69,7 +69,9 @@ Lives = dict[tuple[str, str], dict[str, list[Life]]]
 
 
 class Trace(msgspec.Struct):
-    """A trace. `events`: not decoded yet; `decoded` yields them. `index`: in version 2 the hash of each object."""
+    """A trace. `events`: not decoded yet; `decode_events` yields them. `index`: in version 2 the hash of each
+    object.
+    """
 
     version: int
     config: Config
@@ -77,7 +79,7 @@ class Trace(msgspec.Struct):
     index: dict[str, dict[str, int]]
     lives: Lives
 
-    def decoded(self, file: str) -> Iterator[Event]:
+    def decode_events(self, file: str) -> Iterator[Event]:
         """Yield the events in order. Raises: Refused, if one is malformed."""
         for number, raw in enumerate(self.events, 1):
             try:

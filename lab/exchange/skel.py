@@ -95,21 +95,21 @@ def parse(text: str, file: str) -> tuple[Command, ...]:
 class _Parser:
     def __init__(self, text: str, file: str) -> None:
         self._file, self._at = file, 0
-        self._tokens = list(self._scanned(text))
+        self._tokens = list(self._scan_tokens(text))
         self._variables: set[str] = set()
 
-    def _scanned(self, text: str) -> Iterator[_Token]:
+    def _scan_tokens(self, text: str) -> Iterator[_Token]:
         at, line, began = 0, 1, 0
         while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
+            match = _TOKEN.match(text, at)
+            if match is None:
                 raise Refused(f"{self._file}:{line}:{at - began + 1}: {text[at]!r} is not understood here")
-            if found.lastgroup != "blank":
-                yield _Token(str(found.lastgroup), found[0], line, at - began + 1)
-            newlines = found[0].count("\n")
+            if match.lastgroup != "blank":
+                yield _Token(str(match.lastgroup), match[0], line, at - began + 1)
+            newlines = match[0].count("\n")
             if newlines:
-                line, began = line + newlines, at + found[0].rindex("\n") + 1
-            at = found.end()
+                line, began = line + newlines, at + match[0].rindex("\n") + 1
+            at = match.end()
         yield _Token("end", "", line, at - began + 1)
 
     def _wrong(self, wanted: str, token: _Token | None = None) -> Refused:
@@ -242,13 +242,13 @@ class _Parser:
         if token.kind != "path":
             raise self._wrong("a path such as spec.containers[*].image", token)
         self._at += 1
-        found: list[str | int] = []
+        steps: list[str | int] = []
         for step in _STEP.finditer(token.text):
             index = step["index"]
-            found.append(int(index) if index and index != EVERY else index or step["quoted"] or step["plain"])
-        if str(found[0]).startswith("$") and found[0] not in self._variables:
-            raise self._wrong(f"a variable that is bound before; {found[0]} is not", token)
-        return tuple(found)
+            steps.append(int(index) if index and index != EVERY else index or step["quoted"] or step["plain"])
+        if str(steps[0]).startswith("$") and steps[0] not in self._variables:
+            raise self._wrong(f"a variable that is bound before; {steps[0]} is not", token)
+        return tuple(steps)
 
 
 # Applying
@@ -261,9 +261,9 @@ def _matches(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         return
     step, *rest = path
     if step == EVERY and isinstance(value, list):
-        for number, each in enumerate(value):
-            for below, found in _matches(each, tuple(rest)):
-                yield (number, *below), found
+        for number, element in enumerate(value):
+            for below, member in _matches(element, tuple(rest)):
+                yield (number, *below), member
     elif (isinstance(step, int) and isinstance(value, list) and step < len(value)) or (
         isinstance(value, dict) and step in value
     ):
@@ -273,7 +273,7 @@ def _matches(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 _Bound = dict[str, list[Path]]
 
 
-def _resolved(path: Path, bound: Mapping[str, Sequence[Path]]) -> list[Path]:
+def _resolve_path(path: Path, bound: Mapping[str, Sequence[Path]]) -> list[Path]:
     """Return a path with its variable replaced by each place that it is bound to."""
     if path and isinstance(path[0], str) and path[0].startswith("$"):
         return [(*place, *path[1:]) for place in bound.get(path[0], ())]
@@ -283,7 +283,7 @@ def _resolved(path: Path, bound: Mapping[str, Sequence[Path]]) -> list[Path]:
 def _candidates(document: Document, test: Test, bound: _Bound) -> list[Any]:
     if test.value_path is None:
         return [test.value]
-    return [found for path in _resolved(test.value_path, bound) for _, found in _matches(document, path)]
+    return [found for path in _resolve_path(test.value_path, bound) for _, found in _matches(document, path)]
 
 
 def _is_true(document: Document, path: Path, test: Test, bound: _Bound) -> bool:
@@ -295,7 +295,7 @@ def _is_true(document: Document, path: Path, test: Test, bound: _Bound) -> bool:
     return any((each in wanted) == (test.compare == "==") for each in there)
 
 
-def _selected(command: Command, document: Document, ts: float, began: float) -> _Bound | None:
+def _bind_variables(command: Command, document: Document, ts: float, began: float) -> _Bound | None:
     """Return what the variables are bound to; None: the object is not selected."""
     bound: _Bound = {}
     for condition in command.conditions:
@@ -306,14 +306,14 @@ def _selected(command: Command, document: Document, ts: float, began: float) -> 
         elif condition.variable:
             places = [
                 place
-                for over in _resolved(condition.over, bound)
+                for over in _resolve_path(condition.over, bound)
                 for place, _ in _matches(document, over)
                 if _is_true(document, (*place, *condition.path), condition, bound)
             ]
             if not places:
                 return None
             bound[condition.variable] = places
-        elif not any(_is_true(document, path, condition, bound) for path in _resolved(condition.path, bound)):
+        elif not any(_is_true(document, path, condition, bound) for path in _resolve_path(condition.path, bound)):
             return None
     return bound
 
@@ -324,13 +324,13 @@ def apply(commands: Sequence[Command], document: Document, ts: float, began: flo
     Raises: Refused, if a field would be set to several values.
     """
     for command in commands:
-        bound = _selected(command, document, ts, began)
+        bound = _bind_variables(command, document, ts, began)
         if bound is None:
             continue
         if command.name == "delete":
             return None
         changed = copy.deepcopy(document)
-        targets = _resolved(command.path, bound)
+        targets = _resolve_path(command.path, bound)
         if command.name == "remove":
             places = {place for path in targets for place, _ in _matches(document, path)}
             # From the end, so that the numbers of what is left stay right.
@@ -343,7 +343,7 @@ def apply(commands: Sequence[Command], document: Document, ts: float, began: flo
         else:
             value = command.value
             if command.value_path is not None:
-                values = [f for path in _resolved(command.value_path, bound) for _, f in _matches(document, path)]
+                values = [f for path in _resolve_path(command.value_path, bound) for _, f in _matches(document, path)]
                 if len(values) != 1:
                     raise Refused(f"{file}: modify: {len(values)} values match the right side: want one")
                 value = values[0]

@@ -45,7 +45,7 @@ class Placed:
     @property
     def name(self) -> str:
         """Name of the object for people."""
-        return called(self.document)
+        return title_of(self.document)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Stream:
     notes: dict[str, int] = field(default_factory=dict)
 
 
-def called(document: Mapping[str, Any]) -> str:
+def title_of(document: Mapping[str, Any]) -> str:
     """Return `Kind namespace/name` of a document, as far as it has them."""
     metadata = metadata_of(dict(document))
     kind = document.get("kind")

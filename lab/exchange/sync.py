@@ -18,7 +18,7 @@ import structlog
 
 from lab.exchange.edits import Edits
 from lab.exchange.load import Loader
-from lab.exchange.rules import CLAIMS, PODS, VOLUMES, Counted, Rules, is_controlled, owners_of, relinked
+from lab.exchange.rules import CLAIMS, PODS, VOLUMES, Counted, Rules, is_controlled, owners_of, relink_uids
 from lab.exchange.stream import Refused
 from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.meta import Document, Key, Resource, key_of, metadata_of
@@ -126,21 +126,21 @@ class Sync:
                 seen.add(key_of(document))
                 await self._put(kind, document)
         for key in [key for key in self._known.get(kind.name, {}) if key not in seen]:
-            await self._gone(kind, key)
+            await self._on_deleted(kind, key)
         return version
 
     async def count(self, kinds: Sequence[Resource]) -> dict[str, int]:
         """Return how many objects of each kind would be copied at first."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for kind in kinds:
             async for page, _ in self._cluster.list(kind, selector=self._selector):
-                wanted = sum(self._prepared(kind, each) is not None for each in page)
-                found[kind.name] = found.get(kind.name, 0) + wanted
-        return found
+                wanted = sum(self._prepare_object(kind, each) is not None for each in page)
+                counts[kind.name] = counts.get(kind.name, 0) + wanted
+        return counts
 
     async def _follow(self, kind: Resource, version: str | None) -> None:
         """Copy changes for ever; `version` None: copy the kind anew first. What keeps it from that is said once."""
-        said = ""
+        last_problem = ""
         while True:
             try:
                 if version is None:
@@ -149,38 +149,38 @@ class Sync:
                     async for event in events:
                         version = str(metadata_of(event.document).get("resourceVersion") or version)
                         await self._change(kind, event)
-                        said = ""
-                said = ""
+                        last_problem = ""
+                last_problem = ""
             except self._forgotten:
                 version = None
             except (Refused, ApiError) as error:
                 line = f"{kind.name}: {getattr(error, 'message', error)}; trying again"
-                if line != said:
+                if line != last_problem:
                     self._notify(line)
-                said = line
+                last_problem = line
                 await asyncio.sleep(AGAIN_S)
 
     async def _change(self, kind: Resource, event: WatchEvent) -> None:
         document = {"apiVersion": kind.api_version, "kind": kind.kind, **event.document}
         if event.type == "DELETED":
-            await self._gone(kind, key_of(document))
+            await self._on_deleted(kind, key_of(document))
         elif event.type in ("ADDED", "MODIFIED"):
             await self._put(kind, document)
 
     async def _put(self, kind: Resource, document: Document) -> None:
         key, known = key_of(document), self._known.setdefault(kind.name, {})
-        made = self._prepared(kind, document)
-        if made is None:
+        new_document = self._prepare_object(kind, document)
+        if new_document is None:
             return
         if key in known and kind.name == PODS and (document.get("spec") or {}).get("nodeName"):
             self.synced.left_out.add("updates of pods that have a node there", f"{kind.name} {key}")
             return
-        bare = _bare(relinked(kind.name, made, self._loader.loaded.uids))
+        bare = _bare(relink_uids(kind.name, new_document, self._loader.loaded.uids))
         try:
             if key in known:
                 await self._update(kind, key, difference(known[key], bare))
             else:
-                await self._create(kind, document, made)
+                await self._create(kind, document, new_document)
         except NotFound:
             return  # it was deleted here
         except (ApiError, UnknownOutcome) as error:
@@ -190,9 +190,9 @@ class Sync:
             return
         known[key] = bare
 
-    async def _create(self, kind: Resource, document: Document, made: Document) -> None:
+    async def _create(self, kind: Resource, document: Document, new_document: Document) -> None:
         before = self._loader.loaded.updated
-        uid = await self._loader.put(kind, made)
+        uid = await self._loader.put(kind, new_document)
         if old := str(metadata_of(document).get("uid") or ""):
             self._loader.loaded.uids[old] = uid
         if self._loader.loaded.updated > before:
@@ -212,7 +212,7 @@ class Sync:
         if patch or status is not None:
             self.synced.updated += 1
 
-    async def _gone(self, kind: Resource, key: Key) -> None:
+    async def _on_deleted(self, kind: Resource, key: Key) -> None:
         if self._known.get(kind.name, {}).pop(key, None) is None:
             return
         try:
@@ -221,30 +221,32 @@ class Sync:
         except (ApiError, UnknownOutcome) as error:
             self._notify(f"{kind.kind} {key}: {getattr(error, 'message', error)}")
 
-    def _prepared(self, kind: Resource, document: Document) -> Document | None:
+    def _prepare_object(self, kind: Resource, document: Document) -> Document | None:
         """Return what is made here of an object, None for nothing."""
         if not self._is_wanted(document) or _is_of_every_cluster(kind.name, document):
             return None
         if kind.name == PODS and self._rules.keep_owners and is_controlled(document):
             self.synced.left_out.add("pods that their owners make here", f"{kind.name} {key_of(document)}")
             return None
-        made = self._edits.of(document)
-        if made is None:
+        new_document = self._edits.of(document)
+        if new_document is None:
             self.synced.left_out.add("dropped by rule", f"{kind.name} {key_of(document)}")
             return None
         if kind.name == "secrets":
-            made = {key: value for key, value in made.items() if key not in ("data", "stringData")}
-        metadata = dict(metadata_of(made))
+            new_document = {key: value for key, value in new_document.items() if key not in ("data", "stringData")}
+        metadata = dict(metadata_of(new_document))
         if kind.name in OWNERS:  # their controllers here say how far they are
-            made = {key: value for key, value in made.items() if key != "status"}
+            new_document = {key: value for key, value in new_document.items() if key != "status"}
         if kind.name == PODS:
             metadata.pop("finalizers", None)
         if kind.name in OWNERS and not self._rules.keep_owners:
             metadata.pop("ownerReferences", None)
-        elif kind.name != PODS and owners_of(made):
+        elif kind.name != PODS and owners_of(new_document):
             known = self._loader.loaded.uids
-            metadata["ownerReferences"] = [each for each in owners_of(made) if str(each.get("uid") or "") in known]
-        return {**made, "metadata": metadata}
+            metadata["ownerReferences"] = [
+                each for each in owners_of(new_document) if str(each.get("uid") or "") in known
+            ]
+        return {**new_document, "metadata": metadata}
 
 
 def _is_of_every_cluster(resource: str, document: Document) -> bool:

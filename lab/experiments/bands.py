@@ -36,10 +36,10 @@ class Bands(msgspec.Struct, frozen=True):
 def rows_of(samples: Sequence[Sample]) -> list[Row]:
     """Return the pods by phase over time as rows for plots, thinned."""
     counts = ((s.at_s, s.pending, s.running, s.failed, s.succeeded) for s in samples)
-    return thinned([(round(at_s, 6), float(p), float(r), float(f), float(c)) for at_s, p, r, f, c in counts])
+    return thin_rows([(round(at_s, 6), float(p), float(r), float(f), float(c)) for at_s, p, r, f, c in counts])
 
 
-def thinned(rows: Sequence[Row], most: int = 4 * POINTS) -> list[Row]:
+def thin_rows(rows: Sequence[Row], most: int = 4 * POINTS) -> list[Row]:
     """Return at most `most` rows: the first, and the last of each interval of time."""
     if len(rows) <= most:
         return list(rows)
@@ -66,12 +66,12 @@ def bands_of(runs: Sequence[Sequence[Row]]) -> Bands:
     if not runs:
         return Bands([], [])
     quantiles = np.nanquantile(values, (0, 0.25, 0.5, 0.75, 1), axis=0)
-    found = []
+    bands = []
     for place, phase in enumerate(PHASES):
         if np.nanmax(values[:, place]) > 0 or phase in ("running", "pending"):
-            found.append(Band(phase, *(_rounded(each) for each in quantiles[:, place])))
-    return Bands([round(at, 6) for at in at_s], found)
+            bands.append(Band(phase, *(_round_all(each) for each in quantiles[:, place])))
+    return Bands([round(at, 6) for at in at_s], bands)
 
 
-def _rounded(values: Sequence[float]) -> list[float]:
+def _round_all(values: Sequence[float]) -> list[float]:
     return [round(float(value), 3) for value in values]

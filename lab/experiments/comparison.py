@@ -7,10 +7,10 @@ import msgspec
 from lab.experiments.bands import bands_of
 from lab.experiments.document import SCHEMA, SCHEMA_VERSION, ArmRun, ArmRuns, Comparison, Measure, Provenance, SwitchRow
 from lab.experiments.fates import Fate, differences
-from lab.experiments.figures import described, in_order, is_registered, label_of
+from lab.experiments.figures import describe_measure, in_order, is_registered, label_of
 from lab.experiments.headline import headline
-from lab.experiments.statistics import SEEDS_MIN, paired, spread
-from lab.experiments.wording import counted
+from lab.experiments.statistics import SEEDS_MIN, spread_of, summarize_differences
+from lab.experiments.wording import count_text
 from lab.scenarios.measures import register
 
 
@@ -42,8 +42,8 @@ def comparison_of(
         )
         for name, texts in arms
     ]
-    found, count, groups = differences(_pairs(of_arms))
-    made = Comparison(
+    pod_differences, count, groups = differences(_pairs(of_arms))
+    comparison = Comparison(
         schema=SCHEMA,
         schema_version=SCHEMA_VERSION,
         scenario=scenario,
@@ -56,29 +56,29 @@ def comparison_of(
         runs_made=len(runs),
         is_interrupted=is_interrupted,
         arms=shown,
-        measures=measured(shown, stated),
+        measures=measures_of(shown, stated),
         switches=list(switches),
-        differences=found,
+        differences=pod_differences,
         difference_count=count,
         difference_groups=groups,
         report=report,
         provenance=provenance,
         recordings=recordings,
     )
-    made = msgspec.structs.replace(made, why_not_judged=_why_not_judged(made))
-    return msgspec.structs.replace(made, result=headline(made))
+    comparison = msgspec.structs.replace(comparison, why_not_judged=_why_not_judged(comparison))
+    return msgspec.structs.replace(comparison, result=headline(comparison))
 
 
-def _why_not_judged(made: Comparison) -> str:
+def _why_not_judged(comparison: Comparison) -> str:
     """Return why nothing is judged: of few runs of real processes all signs are alike by chance alone, measure by
     measure, and what arms with the same switches differ by is scatter."""
-    seeds = len(made.common_runs[0]) if made.common_runs else 0
-    if made.is_simulated or len(made.arms) < 2:
+    seeds = len(comparison.common_runs[0]) if comparison.common_runs else 0
+    if comparison.is_simulated or len(comparison.arms) < 2:
         return ""
-    if made.has_same_switches:
+    if comparison.has_same_switches:
         return "the arms come to the same switches, so what differs is scatter"
     if seeds < SEEDS_MIN:
-        runs = counted(seeds, "seed")
+        runs = count_text(seeds, "seed")
         return f"real processes never run twice alike, and {runs} of them show no direction: --seeds {SEEDS_MIN} does"
     return ""
 
@@ -94,10 +94,10 @@ def _pairs(of_arms: Mapping[str, Sequence[ArmRun]]) -> list[tuple[int, str, Mapp
     ]
 
 
-def measured(arms: Sequence[ArmRuns], stated: Sequence[register.Measure] = ()) -> list[Measure]:
+def measures_of(arms: Sequence[ArmRuns], stated: Sequence[register.Measure] = ()) -> list[Measure]:
     """Return every measure that occurs in a run, in the order of tables."""
     names = in_order(name for arm in arms for run in arm.runs for name in run.measures)
-    return [_measure(described(name, stated), arms) for name in names]
+    return [_measure(describe_measure(name, stated), arms) for name in names]
 
 
 def _measure(what: register.Measure, arms: Sequence[ArmRuns]) -> Measure:
@@ -106,10 +106,10 @@ def _measure(what: register.Measure, arms: Sequence[ArmRuns]) -> Measure:
     common = set.intersection(*(set(column) for column in columns)) if columns else set()
     is_equal = all(column[seed] == columns[0][seed] for column in columns for seed in common)
     compared = [
-        paired(arm.name, [values[seed] - there[0][seed] for seed in values if seed in there[0]])
+        summarize_differences(arm.name, [values[seed] - there[0][seed] for seed in values if seed in there[0]])
         for arm, values in zip(arms[1:], there[1:], strict=True)
     ]
-    spreads = [spread(list(values.values())) for values in there]
+    spreads = [spread_of(list(values.values())) for values in there]
     relevant = register.least_relevant(what, (each.median for each in spreads))
     is_small = bool(compared) and all(
         each.low is not None and each.high is not None and max(abs(each.low), abs(each.high)) < relevant

@@ -61,7 +61,7 @@ class ComparisonRequest:
             ArmJob(
                 str(self.file),
                 arm.name,
-                Switches({**self.shared.chosen, **arm.switches}).assignments,
+                Switches({**self.shared.chosen_values, **arm.switches}).assignments,
                 number,
                 not self.processes,
                 self.access,
@@ -121,11 +121,13 @@ class ComparisonRequest:
     def switch_rows(self) -> list[SwitchRow]:
         """Return the switches that are not at their default in some arm."""
         rows, defaults = [], Switches()
-        for each in REGISTER:
-            values = [switches[each.name] for switches in self.of_arms]
-            if any(value != defaults[each.name] for value in values):
+        for switch in REGISTER:
+            values = [switches[switch.name] for switches in self.of_arms]
+            if any(value != defaults[switch.name] for value in values):
                 texts = [_text(value) for value in values]
-                rows.append(SwitchRow(each.name, _text(defaults[each.name]), texts, len(set(texts)) > 1, each.meaning))
+                rows.append(
+                    SwitchRow(switch.name, _text(defaults[switch.name]), texts, len(set(texts)) > 1, switch.meaning)
+                )
         return rows
 
 

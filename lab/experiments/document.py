@@ -210,7 +210,7 @@ class Comparison(msgspec.Struct, frozen=True):
         """
         return [m for m in self.measures if m.state == "differs" or (len(self.arms) == 1 and m.state != "empty")]
 
-    def tabled(self) -> list[Measure]:
+    def tabled_measures(self) -> list[Measure]:
         """Return the measures of a table: those that the scenario states, equal or not, then those that differ."""
         differing = {each.name for each in self.differing()}
         stated = [each for each in self.measures if each.is_stated and each.state != "empty"]

@@ -49,7 +49,7 @@ def run_arm_showing(job: ArmJob, progress: Progress | None) -> ArmRun:
     run: Callable[..., RunResult] = simulate if job.is_simulated else partial(run_as_processes, arm=job.arm)
     try:
         scenario = load_scenario(job.scenario)
-        overrides = Switches.parse(job.assignments).chosen
+        overrides = Switches.parse(job.assignments).chosen_values
         with _recorder(job, scenario) as recorder:
             if job.access is not None:
                 result = run_against(scenario, job.access, seed=job.seed, overrides=overrides, progress=progress)

@@ -77,7 +77,7 @@ def differences(pairs: Iterable[tuple[int, str, Fates, Fates]]) -> tuple[list[Po
 
     `pairs`: seed, arm, the pods' fates in the first arm, and those in `arm`.
     """
-    found: list[PodDifference] = []
+    pod_differences: list[PodDifference] = []
     pods: Counter[tuple[str, str, str]] = Counter()
     seeds: dict[tuple[str, str, str], set[int]] = {}
     examples: dict[tuple[str, str, str], str] = {}
@@ -90,8 +90,8 @@ def differences(pairs: Iterable[tuple[int, str, Fates, Fates]]) -> tuple[list[Po
             pods[group] += 1
             seeds.setdefault(group, set()).add(seed)
             examples.setdefault(group, role)
-            if len(found) < DIFFERENCES_MAX:
+            if len(pod_differences) < DIFFERENCES_MAX:
                 texts = (left.whole if left else None, right.whole if right else None)
-                found.append(PodDifference(seed, role, arm, *texts))
+                pod_differences.append(PodDifference(seed, role, arm, *texts))
     groups = [FateGroup(*group, count, len(seeds[group]), examples[group]) for group, count in pods.most_common()]
-    return found, pods.total(), groups
+    return pod_differences, pods.total(), groups

@@ -18,7 +18,7 @@ _LONG_S: Final = 600.0
 _PLACES: Final = {each.name: place for place, each in enumerate(MEASURES)}
 
 
-def described(name: str, stated: Sequence[Measure] = ()) -> Measure:
+def describe_measure(name: str, stated: Sequence[Measure] = ()) -> Measure:
     """Return the description of a measure; `stated`: the measures that the scenario states. An unknown measure
     is described by its name.
     """

@@ -9,11 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from lab.experiments.document import Comparison, Measure, document_of
-from lab.experiments.headline import ranked
+from lab.experiments.headline import rank_measures
 from lab.experiments.statistics import Paired
 from lab.experiments.views import (
     difference_text,
-    folded,
+    folded_lines,
     judgement,
     pods_text,
     problems,
@@ -22,7 +22,7 @@ from lab.experiments.views import (
     seeds_text,
     value_text,
 )
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 
 PROBLEMS_MAX: Final = 40
 NOTE_OF_SEEDS: Final = (
@@ -84,31 +84,31 @@ class PageTexts(msgspec.Struct, frozen=True):
     where: list[tuple[str, str]]
 
 
-def shown(made: Comparison) -> PageTexts:
+def page_texts(comparison: Comparison) -> PageTexts:
     """Return the sentences and figures of a comparison."""
-    wrong = problems(made)
+    wrong = problems(comparison)
     return PageTexts(
-        note=note_text(made),
-        note_of_seeds=NOTE_OF_SEEDS if len(made.seeds) > 1 else "",
-        about=paragraphs(made.about),
-        rows=[_row(made, measure) for measure in made.measures],
-        first=[measure.name for measure in ranked(made.tabled())],
-        folded=folded(made),
-        pods=f"{pods}." if (pods := pods_text(made)) else "",
+        note=note_text(comparison),
+        note_of_seeds=NOTE_OF_SEEDS if len(comparison.seeds) > 1 else "",
+        about=paragraphs(comparison.about),
+        rows=[_row(comparison, measure) for measure in comparison.measures],
+        first=[measure.name for measure in rank_measures(comparison.tabled_measures())],
+        folded=folded_lines(comparison),
+        pods=f"{pods}." if (pods := pods_text(comparison)) else "",
         problems=wrong[:PROBLEMS_MAX],
         problems_left=max(0, len(wrong) - PROBLEMS_MAX),
-        where=provenance_lines(made),
+        where=provenance_lines(comparison),
     )
 
 
 def page_document(made: Comparison) -> dict[str, Any]:
     """Return the data of the page: the document, with the sentences and figures under `shown`."""
-    return {**document_of(made), "shown": msgspec.to_builtins(shown(made))}
+    return {**document_of(made), "shown": msgspec.to_builtins(page_texts(made))}
 
 
 def note_text(made: Comparison) -> str:
     """Return one sentence on what was run."""
-    seeds = counted(len(made.seeds), "seed")
+    seeds = count_text(len(made.seeds), "seed")
     return f"Scenario {made.scenario}, {made.mode_text.removesuffix(' over gRPC')}, {seeds} an arm."
 
 
@@ -117,17 +117,17 @@ def paragraphs(text: str) -> list[str]:
     return [" ".join(each.split()) for each in text.split("\n\n") if each.strip()]
 
 
-def _row(made: Comparison, measure: Measure) -> Row:
+def _row(comparison: Comparison, measure: Measure) -> Row:
     scale = scale_for(measure)
-    values = [value_text(own, scale, len(arm.runs)) for arm, own in zip(made.arms, measure.arms, strict=True)]
+    values = [value_text(own, scale, len(arm.runs)) for arm, own in zip(comparison.arms, measure.arms, strict=True)]
     differences = [
         Difference(
             found.arm,
             difference_text(found, scale),
-            seeds_text(made, measure, found),
-            judgement(made, measure, found),
-            made.is_clear(measure, found),
-            _p(found) if not made.why_not_judged else "",
+            seeds_text(comparison, measure, found),
+            judgement(comparison, measure, found),
+            comparison.is_clear(measure, found),
+            _p(found) if not comparison.why_not_judged else "",
         )
         for found in measure.differences
     ]

@@ -9,11 +9,11 @@ from lab.experiments.style import variables
 _COLUMNS, _GAP, _HEAD, _NAME = 2, 20, 44, 26
 
 
-def picture(made: Comparison, *, is_dark: bool = False) -> str:
+def picture(comparison: Comparison, *, is_dark: bool = False) -> str:
     """Return an SVG document, for a light or dark background."""
-    frame = Frame(made.arms)
-    columns = min(_COLUMNS, max(1, len(made.arms)))
-    rows = -(-len(made.arms) // columns)
+    frame = Frame(comparison.arms)
+    columns = min(_COLUMNS, max(1, len(comparison.arms)))
+    rows = -(-len(comparison.arms) // columns)
     width, cell = _GAP + columns * (WIDTH + _GAP), HEIGHT + _NAME
     height = _HEAD + rows * cell + 30
     # The palette stands in the document itself, which has no page around it.
@@ -25,18 +25,18 @@ def picture(made: Comparison, *, is_dark: bool = False) -> str:
     parts = [
         (
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}' "
-            f"role='img' aria-label='{escape(made.result, quote=True)}'>"
+            f"role='img' aria-label='{escape(comparison.result, quote=True)}'>"
         ),
         f"<style>{style}</style><rect width='{width}' height='{height}' rx='10' style='fill:var(--paper)' />",
-        f"<text x='{_GAP}' y='28' class='title'>{escape(made.title or made.scenario)}</text>",
+        f"<text x='{_GAP}' y='28' class='title'>{escape(comparison.title or comparison.scenario)}</text>",
     ]
-    for number, arm in enumerate(made.arms):
+    for number, arm in enumerate(comparison.arms):
         x, y = _GAP + number % columns * (WIDTH + _GAP), _HEAD + number // columns * cell
         switches = escape(", ".join(arm.switches))
         name = f"{escape(arm.name)} <tspan class='small'>{switches}</tspan>"
         parts.append(f"<g transform='translate({x},{y})'><text y='14' class='name'>{name}</text>")
         parts.append(f"<g transform='translate(0,{_NAME - 6})'>{drawing(arm, frame)}</g></g>")
-    parts.append(f"<text x='{_GAP}' y='{height - 12}'>{escape(_source(made))}</text></svg>\n")
+    parts.append(f"<text x='{_GAP}' y='{height - 12}'>{escape(_source(comparison))}</text></svg>\n")
     return "\n".join(parts)
 
 

@@ -52,7 +52,7 @@ class Header(msgspec.Struct, frozen=True):
             ("scenario", [self.scenario], [other.scenario]),
         ):
             if mine != yours:
-                return f"it has {what} {_listed(mine)}, this command has {_listed(yours)}"
+                return f"it has {what} {_words_text(mine)}, this command has {_words_text(yours)}"
         for name in {**self.inputs, **other.inputs}:
             mine_sha, yours_sha = self.inputs.get(name, ""), other.inputs.get(name, "")
             if mine_sha != yours_sha:
@@ -62,7 +62,7 @@ class Header(msgspec.Struct, frozen=True):
         return ""
 
 
-def _listed(words: list[str]) -> str:
+def _words_text(words: list[str]) -> str:
     return " ".join(words) or "(none)"
 
 
@@ -106,10 +106,10 @@ class Record:
             os.write(self._file, b"\n")  # a torn line must not swallow the next one
         for line in lines:
             try:
-                found = msgspec.json.decode(line, type=ArmRun)
+                arm_run = msgspec.json.decode(line, type=ArmRun)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 continue
-            self.known[found.arm, found.run.seed] = found
+            self.known[arm_run.arm, arm_run.run.seed] = arm_run
 
     def add(self, made: ArmRun) -> None:
         """Append a finished run; an unfinished one is skipped, so that it runs again. Raises: OSError."""

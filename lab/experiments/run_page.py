@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lab.experiments.bands import Bands, Row, bands_of
-from lab.experiments.figures import described, in_order, label_of, scale_of
+from lab.experiments.figures import describe_measure, in_order, label_of, scale_of
 from lab.experiments.page_document import paragraphs
 from lab.experiments.static_html import list_html, table_html
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 
 SCHEMA: Final = "keplab.runs"
 ROWS_MAX: Final = 40
@@ -76,7 +76,7 @@ class ShownRun(msgspec.Struct, frozen=True):
 def runs_document(runs: Sequence[RunPage]) -> dict[str, Any]:
     """Return the data of the page for these runs."""
     shown = [shown_run(run) for run in runs]
-    title = shown[0].title if len(shown) == 1 else f"{counted(len(shown), 'run')}"
+    title = shown[0].title if len(shown) == 1 else f"{count_text(len(shown), 'run')}"
     return {"schema": SCHEMA, "title": title, "runs": msgspec.to_builtins(shown)}
 
 
@@ -120,7 +120,7 @@ def _plain(run: ShownRun) -> Iterator[str]:
     yield from (f"<p>{escape(each)}</p>" for each in (*run.about, run.error, run.zeros) if each)
     for table in (*run.checks, *run.tables):
         yield table_html(table.title, table.heading, table.rows)
-        yield f"<p>{_left(table.left)}</p>" if table.left else ""
+        yield f"<p>{_left_out_text(table.left)}</p>" if table.left else ""
     yield f"<h2>Where this comes from</h2>{list_html([f'{name}: {what}' for name, what in run.where])}"
     yield f"<pre>{escape(run.command)}</pre>" if run.command else ""
 
@@ -128,17 +128,17 @@ def _plain(run: ShownRun) -> Iterator[str]:
 def _zeros(names: Sequence[str]) -> str:
     if not names:
         return ""
-    return f"{counted(len(names), 'measure is', 'measures are')} 0: {', '.join(names)}."
+    return f"{count_text(len(names), 'measure is', 'measures are')} 0: {', '.join(names)}."
 
 
-def _left(rows: int) -> str:
+def _left_out_text(rows: int) -> str:
     return f"{rows:,} more are in the JSON document."
 
 
 def _result(document: dict[str, Any]) -> str:
     met = sum(bool(each["passed"]) for each in document["expectations"])
     count = document.get("violation_count", len(document["violations"]))
-    broken = f"{counted(count, 'violation')} of invariants" if count else "no invariant was broken"
+    broken = f"{count_text(count, 'violation')} of invariants" if count else "no invariant was broken"
     word = "Passed" if document["passed"] else "Failed"
     return f"{word}: {met} of {len(document['expectations'])} expectations are met, {broken}."
 
@@ -168,12 +168,12 @@ def _violations(document: dict[str, Any]) -> list[list[str]]:
 
 def _figures(document: dict[str, Any]) -> tuple[list[list[str]], list[str]]:
     """Return the measures that have a value, and the names of those that are 0."""
-    found = {name: value for name, value in document.get("measures", {}).items() if value is not None}
+    measures = {name: value for name, value in document.get("measures", {}).items() if value is not None}
     rows, zeros = [], []
-    for name in in_order(found):
-        measure = described(name)
-        if found[name]:
-            rows.append([label_of(measure), scale_of(measure.unit, [found[name]]).text(found[name])])
+    for name in in_order(measures):
+        measure = describe_measure(name)
+        if measures[name]:
+            rows.append([label_of(measure), scale_of(measure.unit, [measures[name]]).text(measures[name])])
         else:
             zeros.append(label_of(measure))
     return rows, zeros

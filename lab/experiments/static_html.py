@@ -9,28 +9,31 @@ from html import escape
 
 from lab.experiments.document import Comparison
 from lab.experiments.page_document import note_text, paragraphs
-from lab.experiments.views import folded, pods_lines, problems, provenance_lines, switch_rows, table
+from lab.experiments.views import folded_lines, pods_lines, problems, provenance_lines, switch_rows, table
 
 PROBLEMS_MAX = 40
 
 
-def plain(made: Comparison) -> str:
+def plain(comparison: Comparison) -> str:
     """Return the headline, the tables and the provenance."""
-    heading, rows = table(made)
-    switches = switch_rows(made)
-    pods = pods_lines(made)
+    heading, rows = table(comparison)
+    switches = switch_rows(comparison)
+    pods = pods_lines(comparison)
     parts = [
-        f"<h1>{escape(made.title or made.scenario)}</h1>",
-        f"<p><b>{escape(made.result)}</b></p>",
-        f"<p>{escape(note_text(made))}</p>",
-        *(f"<p>{escape(each)}</p>" for each in paragraphs(made.about)),
-        table_html("What differs" if len(made.arms) > 1 else "Figures", heading, rows) if rows else "",
-        *(f"<p>{escape(line)}</p>" for line in folded(made)),
+        f"<h1>{escape(comparison.title or comparison.scenario)}</h1>",
+        f"<p><b>{escape(comparison.result)}</b></p>",
+        f"<p>{escape(note_text(comparison))}</p>",
+        *(f"<p>{escape(each)}</p>" for each in paragraphs(comparison.about)),
+        table_html("What differs" if len(comparison.arms) > 1 else "Figures", heading, rows) if rows else "",
+        *(f"<p>{escape(line)}</p>" for line in folded_lines(comparison)),
         f"<h2>Pod by pod</h2><p>{escape(pods[0])}</p>{list_html(pods[1:])}" if pods else "",
-        table_html("Switches", ["switch", "default", *(arm.name for arm in made.arms)], switches) if switches else "",
-        f"<h2>What went wrong</h2>{list_html(wrong[:PROBLEMS_MAX])}" if (wrong := problems(made)) else "",
-        f"<h2>Where this comes from</h2>{list_html([f'{name}: {what}' for name, what in provenance_lines(made)])}",
-        f"<pre>{escape(made.provenance.command)}</pre>",
+        table_html("Switches", ["switch", "default", *(arm.name for arm in comparison.arms)], switches)
+        if switches
+        else "",
+        f"<h2>What went wrong</h2>{list_html(wrong[:PROBLEMS_MAX])}" if (wrong := problems(comparison)) else "",
+        "<h2>Where this comes from</h2>",
+        list_html([f"{name}: {what}" for name, what in provenance_lines(comparison)]),
+        f"<pre>{escape(comparison.provenance.command)}</pre>",
     ]
     return "".join(parts)
 

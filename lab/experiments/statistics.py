@@ -75,7 +75,7 @@ class Paired(msgspec.Struct, frozen=True):
         return self.sign != 0 and self.holds_in == self.seeds
 
 
-def spread(values: Sequence[float]) -> Spread:
+def spread_of(values: Sequence[float]) -> Spread:
     """Return the median, the quartiles (by linear interpolation), the least and the greatest of the values."""
     if not values:
         return Spread(0)
@@ -83,19 +83,19 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(len(values), median, q25, q75, low, high)
 
 
-def paired(arm: str, differences: Sequence[float]) -> Paired:
+def summarize_differences(arm: str, differences: Sequence[float]) -> Paired:
     """Summarize the differences of one arm from the first; `differences` has one value per seed."""
     if not differences:
         return Paired(arm, 0)
-    found = spread(differences)
+    summary = spread_of(differences)
     higher, lower = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     return Paired(
         arm,
         len(differences),
-        found.median,
+        summary.median,
         _interval(differences),
-        found.low,
-        found.high,
+        summary.low,
+        summary.high,
         higher,
         lower,
         len(differences) - higher - lower,

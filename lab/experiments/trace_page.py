@@ -9,8 +9,8 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from lab.experiments.static_html import list_html, table_html
-from lab.experiments.wording import counted
-from lab.scenarios.traces.document import drawn
+from lab.experiments.wording import count_text
+from lab.scenarios.traces.document import drawing_document
 from lab.scenarios.traces.waterfall import SpanGraph, Waterfall, label, waterfall
 
 SCHEMA: Final = "keplab.traces"
@@ -45,8 +45,8 @@ def traces_of(
     named = graph.matching(pattern, namespace)
     others = dict.fromkeys((pod.namespace, pod.name) for pod in named)
     others.pop((first.pod.namespace, first.pod.name), None)
-    found = [waterfall(graph, name, ns, whole=whole) for ns, name in list(others)[: PODS_MAX - 1]]
-    falls = [first, *(fall for fall in found if fall is not None)]
+    waterfalls = [waterfall(graph, name, ns, whole=whole) for ns, name in list(others)[: PODS_MAX - 1]]
+    falls = [first, *(fall for fall in waterfalls if fall is not None)]
     return falls, 1 + len(others) - len(falls)
 
 
@@ -56,7 +56,7 @@ def traces_document(page: TracePage) -> dict[str, Any]:
         "schema": SCHEMA,
         "title": heading(page.falls[0]),
         "pods": [{"ns": fall.pod.namespace, "name": fall.pod.name} for fall in page.falls],
-        "left": _left(page),
+        "left": _left_out_text(page),
         "where": list(page.where),
         "command": page.command,
     }
@@ -64,7 +64,7 @@ def traces_document(page: TracePage) -> dict[str, Any]:
 
 def documents(page: TracePage) -> dict[str, dict[str, object]]:
     """Return the trace of each pod, by the key with which the page requests it."""
-    return {f"trace/{fall.pod.namespace}/{fall.pod.name}": drawn(fall) for fall in page.falls}
+    return {f"trace/{fall.pod.namespace}/{fall.pod.name}": drawing_document(fall) for fall in page.falls}
 
 
 def plain_traces(page: TracePage) -> str:
@@ -97,12 +97,12 @@ def _plain(page: TracePage, fall: Waterfall) -> Iterator[str]:
     yield table_html("Spans", ["span", "from ms", "took ms", "critical", "error"], spans)
     notes = [
         *(
-            [f"{counted(fall.later, 'span')} began later and {'is' if fall.later == 1 else 'are'} left out."]
+            [f"{count_text(fall.later, 'span')} began later and {'is' if fall.later == 1 else 'are'} left out."]
             if fall.later
             else []
         ),
         *([] if fall.is_connected else ["A cause was guessed: a span is lost or not written yet."]),
-        *([_left(page)] if page.left else []),
+        *([_left_out_text(page)] if page.left else []),
         *([f"With scripts this page shows {len(page.falls)} pods."] if page.falls[1:] else []),
     ]
     yield "".join(f"<p>{escape(note)}</p>" for note in notes)
@@ -110,7 +110,7 @@ def _plain(page: TracePage, fall: Waterfall) -> Iterator[str]:
     yield f"<pre>{escape(page.command)}</pre>" if page.command else ""
 
 
-def _left(page: TracePage) -> str:
+def _left_out_text(page: TracePage) -> str:
     if not page.left:
         return ""
-    return f"{counted(page.left, 'more pod is', 'more pods are')} left out."
+    return f"{count_text(page.left, 'more pod is', 'more pods are')} left out."

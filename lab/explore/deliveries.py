@@ -93,12 +93,12 @@ class Namer:
         """Return the message as a delivery that is not held back."""
         stream, parts = _parts(component, way, what)
         sign = ">" if way == REQUEST else "<"
-        names = tuple(self._numbered(f"{component} {sign} {words}") for words, _ in parts)
+        names = tuple(self._numbered_name(f"{component} {sign} {words}") for words, _ in parts)
         about = tuple(dict.fromkeys(path for _, path in parts if path))
         text = ", ".join(words for words, _ in parts[:3]) + (f" and {len(parts) - 3} more" if len(parts) > 3 else "")
         return Delivery(names, component, way, stream, about, text, sent_s, due_s, due_s)
 
-    def _numbered(self, words: str) -> str:
+    def _numbered_name(self, words: str) -> str:
         count = self._counts[words] = self._counts.get(words, 0) + 1
         return f"{words} #{count}"
 
@@ -135,6 +135,6 @@ def is_about(delivery: Delivery, names: frozenset[str]) -> bool:
     return any(path.partition("/")[2] in names for path in delivery.about)
 
 
-def titled(name: str) -> str:
+def display_name(name: str) -> str:
     """Return a component's name, or a delivery's, for people: the runner is called the scenario."""
     return f"scenario{name.removeprefix(RUNNER)}" if name.startswith(RUNNER) else name

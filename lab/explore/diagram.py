@@ -7,7 +7,7 @@ them on the same node. A message stands where it arrives; a held one stands also
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lab.explore.deliveries import REPLY, RUNNER, SERVER, Delivery, is_about, pathname, titled
+from lab.explore.deliveries import REPLY, RUNNER, SERVER, Delivery, display_name, is_about, pathname
 from lab.explore.recorder import Break, Recording
 from services.runtime.components import component_of
 from services.telemetry.eventlog import Line
@@ -49,17 +49,17 @@ def steps_of(run: Recording, broken: Break) -> list[Step]:
     names = _names(run, broken)
     begin_s = min((d.sent_s for d in run.held), default=broken.at_s - 1.0) - BEFORE_S
     names |= _who_met(run.lines, names, begin_s, broken.at_s)
-    found: list[Step] = []
+    steps: list[Step] = []
     for delivery in run.deliveries:
         if begin_s <= delivery.sent_s <= broken.at_s and _is_shown(delivery, names):
-            found.extend(_message(delivery))
+            steps.extend(_message(delivery))
     for line in run.lines:
         if begin_s <= line.mono_ns / 1e9 <= broken.at_s and _is_noted(line, names):
-            found.append(Step(line.mono_ns / 1e9, NOTE, line.comp, line.comp, _note(line)))
+            steps.append(Step(line.mono_ns / 1e9, NOTE, line.comp, line.comp, _note(line)))
     # What a message causes in the same instant stands below it, and what is sent on that account below that.
-    found.sort(key=lambda step: (round(step.at_s, 6), _AT_ONCE.index(step.kind)))
+    steps.sort(key=lambda step: (round(step.at_s, 6), _AT_ONCE.index(step.kind)))
     last = Step(broken.at_s, BROKE, "", "", f"{broken.broke}: {broken.detail}")
-    return [*_shortened(found), last]
+    return [*_shorten_steps(steps), last]
 
 
 def _names(run: Recording, broken: Break) -> frozenset[str]:
@@ -125,7 +125,7 @@ def _note(line: Line) -> str:
     return f"{line.ev} {name}{on}{': ' if details else ''}{', '.join(details)}"
 
 
-def _shortened(steps: list[Step]) -> list[Step]:
+def _shorten_steps(steps: list[Step]) -> list[Step]:
     """Leave out rows in the middle, never those of messages that were held back."""
     if len(steps) <= STEPS_MAX:
         return steps
@@ -157,7 +157,7 @@ def text_diagram(steps: Sequence[Step]) -> list[str]:
     names = participants(steps)
     width = _width(steps, names)
     where = {name: _TIME_WIDTH + 2 + place * width for place, name in enumerate(names)}
-    titles = "".join(title[: width - 1].ljust(width) for title in map(titled, names))
+    titles = "".join(title[: width - 1].ljust(width) for title in map(display_name, names))
     lines = [" " * (_TIME_WIDTH + 2) + titles.rstrip()]
     for step in steps:
         row = list(f"{step.at_s:{_TIME_WIDTH - 2}.4f} s".ljust(where[names[-1]] + 1 if names else _TIME_WIDTH))
@@ -181,10 +181,10 @@ def _width(steps: Sequence[Step], names: Sequence[str]) -> int:
 
 
 def _label(step: Step) -> str:
-    return f"held {held(step.held_s)}: {step.text}" if step.kind == ARRIVED else step.text
+    return f"held {hold_text(step.held_s)}: {step.text}" if step.kind == ARRIVED else step.text
 
 
-def held(seconds: float) -> str:
+def hold_text(seconds: float) -> str:
     """Return a hold's duration as text, `150 ms` or `1.5 s`."""
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 

@@ -79,12 +79,12 @@ def _object_names(line: Line) -> tuple[str, ...]:
 def moments(event: Event, lines: Iterable[Line]) -> list[Line]:
     """Return the selected lines in order. Raises: EventError when there are none."""
     seen = list(lines)
-    found = [line for line in seen if event.matches(line)]
+    matches = [line for line in seen if event.matches(line)]
     if event.number:
-        found = found[event.number - 1 : event.number]
-    if not found:
+        matches = matches[event.number - 1 : event.number]
+    if not matches:
         raise EventError(_nothing(event, seen))
-    return found
+    return matches
 
 
 def _nothing(event: Event, lines: Sequence[Line]) -> str:

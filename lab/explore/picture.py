@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from html import escape
 
 from lab.experiments.style import colour_of, of_svg
-from lab.explore.deliveries import titled
-from lab.explore.diagram import ARRIVED, BROKE, MESSAGE, SENT, Step, held, participants
+from lab.explore.deliveries import display_name
+from lab.explore.diagram import ARRIVED, BROKE, MESSAGE, SENT, Step, hold_text, participants
 from services.runtime.components import component_of
 
 _LEFT, _COLUMN, _TOP, _ROW, _RIGHT = 100, 240, 84, 26, 190
@@ -43,7 +43,7 @@ def svg_diagram(steps: Sequence[Step], title: str, about: str = "") -> str:
         parts.append(f"<line class='axis' x1='{x}' x2='{x}' y1='{_TOP - 8}' y2='{height - 14}' />")
         parts.append(
             f"<rect x='{x - 30}' y='{_TOP - 11}' width='60' height='3' rx='1.5' style='fill:{_colour(name)}' />"
-            f"<text class='who' x='{x}' y='{_TOP - 16}' text-anchor='middle'>{escape(titled(name))}</text>"
+            f"<text class='who' x='{x}' y='{_TOP - 16}' text-anchor='middle'>{escape(display_name(name))}</text>"
         )
     lines, words = _rows(steps, x_of)
     return "\n".join([*parts, *lines, *words, "</svg>", ""])
@@ -57,9 +57,9 @@ def _rows(steps: Sequence[Step], x_of: dict[str, int]) -> tuple[list[str], list[
     for number, step in enumerate(steps):
         y = _TOP + _ROW * number + 10
         words.append(f"<text x='{_LEFT - 14}' y='{y + 4}' text-anchor='end'>{step.at_s:.4f} s</text>")
-        drawn, said = _row(step, y, x_of, sent)
+        drawn, label = _row(step, y, x_of, sent)
         lines += filter(None, (drawn,))
-        words.append(said)
+        words.append(label)
     return lines, words
 
 
@@ -78,7 +78,7 @@ def _row(step: Step, y: int, x_of: dict[str, int], sent: dict[tuple[str, str, st
     if step.kind == ARRIVED:
         # Beyond the tip, where its own line does not cross the words.
         side, anchor = (8, "start") if to > x else (-8, "end")
-        words = f"{step.text}, held {held(step.held_s)}"
+        words = f"{step.text}, held {hold_text(step.held_s)}"
         return _arrow("held", x, sent.get(key, y), to, y), _words(to + side, y + 4, words, "late", anchor)
     if step.kind == MESSAGE:
         return _arrow("way", x, y, to, y), _words((x + to) / 2, y - 4, step.text, "", "middle")

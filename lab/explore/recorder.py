@@ -72,28 +72,28 @@ class Break(msgspec.Struct, frozen=True):
 
 def breaks_of(result: RunResult, scenario: Scenario) -> list[Break]:
     """Return the failures of a run in order of time, each name once."""
-    found = [Break(v.invariant, v.objects, v.at, v.detail) for v in result.violations]
+    breaks = [Break(v.invariant, v.objects, v.at, v.detail) for v in result.violations]
     for judgement in result.expectations:
         if not judgement.passed:
             at_s = judgement.at_s + result.started_s
-            objects = _expected(scenario, judgement.line)
-            found.append(Break(f"line {judgement.line}", objects, at_s, f"{judgement.text}   ({judgement.seen})"))
+            objects = _expected_objects(scenario, judgement.line)
+            breaks.append(Break(f"line {judgement.line}", objects, at_s, f"{judgement.text}   ({judgement.seen})"))
     ended_s = result.started_s + result.virtual_s
     for failure in result.failures:
         match = _PROCESS.match(failure)
         what = f"process {match[1]} ({match[2]})" if match else "a process"
-        found.append(Break(what, (), ended_s, failure))
+        breaks.append(Break(what, (), ended_s, failure))
     if result.error:
-        found.append(Break("the run", (), ended_s, result.error))
+        breaks.append(Break("the run", (), ended_s, result.error))
     by_name: dict[str, Break] = {}
-    for each in sorted(found, key=lambda b: b.at_s):
-        known = by_name.setdefault(each.broke, each)
-        objects = tuple(dict.fromkeys((*known.objects, *each.objects)))
-        by_name[each.broke] = msgspec.structs.replace(known, objects=objects)
+    for break_ in sorted(breaks, key=lambda b: b.at_s):
+        known = by_name.setdefault(break_.broke, break_)
+        objects = tuple(dict.fromkeys((*known.objects, *break_.objects)))
+        by_name[break_.broke] = msgspec.structs.replace(known, objects=objects)
     return list(by_name.values())
 
 
-def _expected(scenario: Scenario, line: int) -> tuple[str, ...]:
+def _expected_objects(scenario: Scenario, line: int) -> tuple[str, ...]:
     """Return the objects that an expectation names, as far as it does: `Pod default/p`."""
     expectation = next((step.expectation for step in scenario.steps if step.line == line), None)
     resource = resources().get(expectation.resource) if expectation is not None else None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.explore.deliveries import is_about, titled
+from lab.explore.deliveries import display_name, is_about
 from lab.explore.recorder import Finding, Recording, Trial
 from lab.explore.schedules import Hold
 from services.api.errors import UNREADABLE
@@ -60,5 +60,5 @@ def overtaken_by(run: Recording, hold: Hold) -> str:
     ]
     names = frozenset(path.partition("/")[2] for path in delivery.about)
     past.sort(key=lambda d: (not is_about(d, names), not d.about[0].startswith("pods"), d.arrives_s))
-    shown = list(dict.fromkeys(titled(d.names[0]) for d in past))
+    shown = list(dict.fromkeys(display_name(d.names[0]) for d in past))
     return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")

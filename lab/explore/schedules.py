@@ -117,11 +117,11 @@ class Plan:
     def overtakings(self) -> Iterator[Schedule]:
         """Yield schedules that hold one message until a later related one has passed it, the nearest first."""
 
-        def related(delivery: Delivery, other: Delivery) -> bool:
+        def is_related(delivery: Delivery, other: Delivery) -> bool:
             return is_about(other, self._moment.objects) or not set(other.about).isdisjoint(delivery.about)
 
         for _, alike in groupby(self.candidates, lambda delivery: _rank(delivery, self._moment)):
-            lists = [(d, [other for other in self._later(d) if related(d, other)]) for d in alike]
+            lists = [(d, [other for other in self._later(d) if is_related(d, other)]) for d in alike]
             for place in range(max((len(others) for _, others in lists), default=0)):
                 for delivery, others in lists:
                     if place < len(others):

@@ -149,7 +149,7 @@ def _shrunk(report: Report, name: str, trial: Trial, count: int, undisturbed_del
 def record(trial: Trial, *, keep: bool = True) -> Recording:
     """Run a trial once and record it. Raises: ScriptError when the scenario asks for something impossible."""
     recorder, scenario = Recorder(trial.schedule, keep=keep), load_scenario(trial.scenario)
-    overrides = Switches.parse(trial.switches).chosen
+    overrides = Switches.parse(trial.switches).chosen_values
     result = simulate(scenario, seed=trial.seed, overrides=overrides, traffic=recorder.carry, on_line=recorder.take)
     if result.is_mistake:
         raise ScriptError(result.error)
@@ -164,7 +164,7 @@ def attempt(trial: Trial) -> list[Break]:
         return [Break(f"the mesh ({type(error).__name__})", (), 0.0, str(error))]
 
 
-def replayed(saved: Replay, scenario: str = "") -> tuple[Finding, bool]:
+def run_replay(saved: Replay, scenario: str = "") -> tuple[Finding, bool]:
     """Run a saved schedule again; return its finding and whether the run is the same, byte by byte.
 
     `scenario`: another path of the scenario's file. The finding has an empty name if nothing broke. Raises:

@@ -39,9 +39,9 @@ def _fewer(schedule: Schedule, breaks: Breaks) -> Schedule:
         size = -(-len(schedule) // parts)
         starts = range(0, len(schedule), size)
         without = [(*schedule[:start], *schedule[start + size :]) for start in starts]
-        found = next((smaller for smaller in without if smaller and breaks(smaller)), None)
-        if found is not None:
-            schedule, parts = found, max(parts - 1, 2)
+        shorter = next((smaller for smaller in without if smaller and breaks(smaller)), None)
+        if shorter is not None:
+            schedule, parts = shorter, max(parts - 1, 2)
         elif size == 1:
             break
         else:

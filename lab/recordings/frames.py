@@ -151,7 +151,7 @@ def _columns_frame(
         rows = len(values)
         about: list[Any] = [spec.name, spec.type, spec.width, offset]
         if is_narrow:
-            stored, values = _narrowed(values, spec.type)
+            stored, values = _narrow_values(values, spec.type)
             about += [stored] if stored != spec.type else []
         described.append(about)
         raw = values.tobytes()
@@ -161,7 +161,7 @@ def _columns_frame(
     return _frame(kind, flags, rows, rv, t, {**header, "columns": described}, pieces)
 
 
-def _narrowed(values: Array, type_: str) -> tuple[str, Array]:
+def _narrow_values(values: Array, type_: str) -> tuple[str, Array]:
     """Return as what a column is stored, SAME or a type, and the values as they are stored."""
     if len(values) > 1 and (values == values[0]).all():
         return SAME, values[:1]

@@ -163,14 +163,14 @@ class PastColumns:
     def encode(self) -> bytes:
         """Return the rows as a member of a recording: frames, each preceded by its length."""
         others = [[each.rv, each.over, each.resource, each.namespace, each.name, each.row] for each in self.others]
-        made = [
+        parts = [
             frames.strings_frame(self.strings, 0, self.count, 0.0),
             frames.rows_frame(POD_ROWS, self.pods),
             frames.rows_frame(NODE_ROWS, self.nodes),
             frames.rows_frame(MOVE_ROWS, self.moves),
             frames.document_frame(0, {"others": msgspec.to_builtins(others), "roles": dict(self.roles)}, 0, 0.0),
         ]
-        return b"".join(len(each).to_bytes(4, "little") + each for each in made)
+        return b"".join(len(each).to_bytes(4, "little") + each for each in parts)
 
 
 def read_past(data: bytes, count: int) -> PastColumns | None:
@@ -178,12 +178,12 @@ def read_past(data: bytes, count: int) -> PastColumns | None:
     if not data:
         return None
     try:
-        raw, found, place = zlib.decompress(data, 31), [], 0
+        raw, parts, place = zlib.decompress(data, 31), [], 0
         while place < len(raw):
             size = int.from_bytes(raw[place : place + 4], "little")
-            found.append(frames.read_frame(raw[place + 4 : place + 4 + size]))
+            parts.append(frames.read_frame(raw[place + 4 : place + 4 + size]))
             place += 4 + size
-        strings, pods, nodes, moves, rest = found
+        strings, pods, nodes, moves, rest = parts
         wanted = ((pods, POD_ROWS), (nodes, NODE_ROWS), (moves, MOVE_ROWS))
         if strings.rv != count or any(spec.name not in frame.columns for frame, specs in wanted for spec in specs):
             return None
@@ -233,10 +233,10 @@ def past_of(source: Source) -> PastColumns:
             case rows.TOPOLOGIES | rows.SLICES | rows.CLAIMS:
                 if (place := newest.pop(version.key, None)) is not None:
                     others[place] = others[place]._replace(over=version.rv)
-                found = None if version.type == DELETED else model.row_of(change)
-                if found is not None:
+                other_row = None if version.type == DELETED else model.row_of(change)
+                if other_row is not None:
                     newest[version.key] = len(others)
-                    others.append(Other(version.rv, NEVER, version.resource, version.ns, version.name, found))
+                    others.append(Other(version.rv, NEVER, version.resource, version.ns, version.name, other_row))
     moves = [(each.t, each.uid, POOLS.index(each.pool) if each.pool in POOLS else 0) for each in source.moves()]
     # Pods that no version names are in no table.
     known = sorted((move for move in moves if move[1] in uids), key=lambda move: move[0])

@@ -113,11 +113,11 @@ class _Following:
         """Follow one kind. One that is built in may be switched off; one that is defined is served a moment later."""
         backoff, rv = Backoff(self._random), ""
         with suppress(ApiError, UnknownOutcome):  # then the watch begins with what is stored
-            rv = await self._stored(kind)
+            rv = await self._record_list(kind)
         while True:
             try:
-                async with aclosing(self._events(kind, rv)) as found:
-                    async for reached in found:
+                async with aclosing(self._events(kind, rv)) as versions:
+                    async for reached in versions:
                         rv = str(reached)
                         backoff.reset()
             except _NOTHING_TO_FOLLOW:
@@ -130,7 +130,7 @@ class _Following:
                 pass
             await asyncio.sleep(backoff.next_s())
 
-    async def _stored(self, kind: str) -> str:
+    async def _record_list(self, kind: str) -> str:
         """Record what was stored when the window began; return that version. Raises: ApiError, UnknownOutcome."""
         request = Request(verb="list", resource=kind, at=self._start)
         found = (await self._api.call(request)).unwrap()
@@ -157,7 +157,7 @@ class _Following:
                     elif is_initial:
                         self._stored_now(kind, event.body)
                     else:
-                        self._changed(kind, event)
+                        self._on_changed(kind, event)
                 if batch and not is_initial:
                     yield batch[-1].rv
         finally:
@@ -168,16 +168,16 @@ class _Following:
     def _stored_now(self, kind: str, body: bytes) -> None:
         """Record what is there, whether or not a line of the event log says so."""
         self._learn(kind, body)
-        self._writer.stored(kind, body)
+        self._writer.write_object(kind, body)
 
-    def _changed(self, kind: str, event: WatchEvent) -> None:
+    def _on_changed(self, kind: str, event: WatchEvent) -> None:
         """Record a change; its version is in the line of its commit, which comes sooner or later."""
         if event.type != DELETED:
             self._learn(kind, event.body)
         if self._has_lines:
             self._writer.body(kind, event.rv, event.body)
         else:
-            self._writer.stored(kind, event.body, event.type, self._clock.now())
+            self._writer.write_object(kind, event.body, event.type, self._clock.now())
 
     def _learn(self, kind: str, body: bytes) -> None:
         if kind == DEFINITIONS and (defined := _defined_by(body)):

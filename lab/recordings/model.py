@@ -196,8 +196,8 @@ class _Devices:
         """Take a claim, or None that it is gone; return the nodes whose devices may have changed."""
         touched: set[str] = set()
         before = self._claims.pop((namespace, name), None)
-        for each, sign in ((before, -1), (row, 1)):
-            for driver, pool, device in each.devices if each is not None else ():
+        for claim_row, sign in ((before, -1), (row, 1)):
+            for driver, pool, device in claim_row.devices if claim_row is not None else ():
                 held = self._held.setdefault((driver, pool), {})
                 held[device] = held.get(device, 0) + sign
                 touched |= self._nodes_of((driver, pool))
@@ -259,7 +259,7 @@ class _Pod(NamedTuple):
     own_devices: float
 
     @property
-    def counted(self) -> tuple[float, ...]:
+    def sum_fields(self) -> tuple[float, ...]:
         """What its node's sums are made of."""
         return (self.node_name, self.phase, self.cpu_m, self.mem, self.own_devices, self.held_cpu_m, self.held_mem)
 
@@ -455,8 +455,8 @@ class Model:
                     self._numa.pop(change.name, None)
                 self._stale[change.name] = None
             case rows.SLICES:
-                found = row if isinstance(row, rows.SliceRow) else None
-                self._stale |= dict.fromkeys(sorted(self._devices.on_slice(found, change.name)))
+                slice_row = row if isinstance(row, rows.SliceRow) else None
+                self._stale |= dict.fromkeys(sorted(self._devices.on_slice(slice_row, change.name)))
             case rows.CLAIMS:
                 claim = row if isinstance(row, rows.ClaimRow) else None
                 self._stale |= dict.fromkeys(sorted(self._devices.on_claim(claim, change.namespace, change.name)))
@@ -482,8 +482,8 @@ class Model:
             SLICES: rows.slice_row,
             CLAIMS: rows.claim_row,
         }
-        found: Row | None = readers[change.resource](body)
-        return found
+        row: Row | None = readers[change.resource](body)
+        return row
 
     def _set_pod(self, change: Change, row: PodRow | None) -> None:
         before = self._pod(row.uid) if row is not None else None
@@ -501,7 +501,7 @@ class Model:
         pod = self._pod_of(row, before)
         if pod == before:
             return
-        if pod.counted != before.counted:
+        if pod.sum_fields != before.sum_fields:
             self._count_pod(before, -1)
             self._count_pod(pod, 1)
         self.pods.put(self.pods.slots[row.uid], pod)
@@ -683,7 +683,7 @@ class Model:
         requesting = ~np.isin(pods["phase"], ENDED)
         named = pods["node_name"][requesting]
 
-        def summed(column: str) -> Array:
+        def sum_by_node(column: str) -> Array:
             found: Array = np.bincount(named, pods[column][requesting], count)[at]
             return found
 
@@ -693,14 +693,14 @@ class Model:
         none = NumaRow("")
         numa = [self._numa.get(self.strings[number], none) for number in at] if self._numa else [none] * len(at)
         return {
-            "req_cpu_m": summed("cpu_m"),
-            "req_mem": summed("mem"),
+            "req_cpu_m": sum_by_node("cpu_m"),
+            "req_mem": sum_by_node("mem"),
             "req_pods": np.minimum(np.bincount(named, None, count)[at], _U16_MAX),
             "phases": np.minimum(np.stack(phases, axis=1), _U16_MAX),
             "devices": nodes["own_devices"] + published,
-            "used_devices": summed("own_devices") + held,
-            "held_cpu_m": summed("held_cpu_m"),
-            "held_mem": summed("held_mem"),
+            "used_devices": sum_by_node("own_devices") + held,
+            "held_cpu_m": sum_by_node("held_cpu_m"),
+            "held_mem": sum_by_node("held_mem"),
             "numa": np.asarray([each.allocatable for each in numa], np.float64).reshape(-1, rows.NUMA_NODES) / 1000,
             "numa_req": np.asarray([each.allocated for each in numa], np.float64).reshape(-1, rows.NUMA_NODES) / 1000,
         }
@@ -781,15 +781,15 @@ class Model:
         If neither nodes nor pods changed, it is a frame without rows, which gives the version.
         """
         self._settle()
-        made: list[bytes] = []
+        delta_frames: list[bytes] = []
         if self._sent_strings < len(self.strings):
             begin = max(1, self._sent_strings)
-            made.append(frames.strings_frame(self.strings[begin:], begin, self.rv, self.time, self._flags))
+            delta_frames.append(frames.strings_frame(self.strings[begin:], begin, self.rv, self.time, self._flags))
             self._sent_strings = len(self.strings)
         for name, table in ((NODES, self.nodes), (PODS, self.pods)):
-            if not table.changed and (name == NODES or (len(made) > 0 and made[-1][0] == frames.DELTA)):
+            if not table.changed and (name == NODES or (len(delta_frames) > 0 and delta_frames[-1][0] == frames.DELTA)):
                 continue
             changed = np.fromiter(sorted(table.changed), np.uint32, len(table.changed))
-            made.append(frames.delta_frame(name, changed, table.of(changed), self.rv, self.time, self._flags))
+            delta_frames.append(frames.delta_frame(name, changed, table.of(changed), self.rv, self.time, self._flags))
             table.changed.clear()
-        return made
+        return delta_frames

@@ -82,11 +82,11 @@ class _Folder:
         try:
             if name == META:
                 return (self._path / name).read_bytes()  # it is replaced, not written to
-            if (found := self._files.get(name)) is None:
-                found = self._files[name] = (self._path / name).open("rb")
+            if (file := self._files.get(name)) is None:
+                file = self._files[name] = (self._path / name).open("rb")
         except FileNotFoundError:
             return b""
-        return _read_at(found, offset, size if size >= 0 else os.fstat(found.fileno()).st_size - offset)
+        return _read_at(file, offset, size if size >= 0 else os.fstat(file.fileno()).st_size - offset)
 
     def close(self) -> None:
         for each in self._files.values():
@@ -99,16 +99,16 @@ class _File:
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
         self._places: dict[str, tuple[int, int]] = {}
-        with zipfile.ZipFile(self._file) as found:
-            for each in found.infolist():
-                if each.compress_type != zipfile.ZIP_STORED:
-                    raise Unreadable(f"{path}: member {each.filename} is compressed; a recording's are stored")
-                self._file.seek(each.header_offset + 26)
+        with zipfile.ZipFile(self._file) as archive:
+            for member in archive.infolist():
+                if member.compress_type != zipfile.ZIP_STORED:
+                    raise Unreadable(f"{path}: member {member.filename} is compressed; a recording's are stored")
+                self._file.seek(member.header_offset + 26)
                 head = self._file.read(4)
                 begin = (
-                    each.header_offset + 30 + int.from_bytes(head[:2], "little") + int.from_bytes(head[2:], "little")
+                    member.header_offset + 30 + int.from_bytes(head[:2], "little") + int.from_bytes(head[2:], "little")
                 )
-                self._places[each.filename] = begin, each.file_size
+                self._places[member.filename] = begin, member.file_size
 
     def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
         """Return so many bytes of a member, b"" where there is none. Raises: OSError."""
@@ -182,45 +182,45 @@ class Recording:
             self.meta = _meta(self.path, self._source.read(META))
         for place in self._new(BODIES, Place):
             self._places[place.sha] = place
-        found = list(self._new(VERSIONS, Version))
+        versions = list(self._new(VERSIONS, Version))
         zero_s = self.meta.clock.zero_s
         if zero_s != self._zero_s:
             shift_s, self._zero_s = zero_s - self._zero_s, zero_s
             self._versions = [msgspec.structs.replace(each, t=each.t - shift_s) for each in self._versions]
-        if not found:
+        if not versions:
             return False
-        found = [msgspec.structs.replace(each, t=each.t - zero_s) for each in found] if zero_s else found
+        versions = [msgspec.structs.replace(each, t=each.t - zero_s) for each in versions] if zero_s else versions
         last = self._versions[-1].rv if self._versions else 0
-        is_dense = all(before.rv < after.rv for before, after in pairwise(found)) and found[0].rv > last
-        if not is_dense or any(each.resource == each.kind for each in found):
-            found = self._sorted(found)
+        is_dense = all(before.rv < after.rv for before, after in pairwise(versions)) and versions[0].rv > last
+        if not is_dense or any(each.resource == each.kind for each in versions):
+            versions = self._sort_versions(versions)
             self._versions.clear()
             self._by_key.clear()
             self._over.clear()
-        self._index(found)
+        self._index(versions)
         return True
 
-    def _sorted(self, found: list[Version]) -> list[Version]:
+    def _sort_versions(self, versions: list[Version]) -> list[Version]:
         """Return all versions in their order. Of two lines about a version the later counts: its body came after it was
         written."""
-        by_rv = {each.rv: each for each in (*self._versions, *found)}
+        by_rv = {each.rv: each for each in (*self._versions, *versions)}
         named = {each.kind: each.resource for each in by_rv.values() if each.resource != each.kind}
-        for rv, each in by_rv.items():
-            if each.resource == each.kind in named:
+        for rv, version in by_rv.items():
+            if version.resource == version.kind in named:
                 # A custom kind, before the recorder knew its definition.
-                by_rv[rv] = msgspec.structs.replace(each, resource=named[each.kind])
+                by_rv[rv] = msgspec.structs.replace(version, resource=named[version.kind])
         return [by_rv[rv] for rv in sorted(by_rv)]
 
-    def _index(self, found: list[Version]) -> None:
+    def _index(self, versions: list[Version]) -> None:
         """Take versions that follow those that are known."""
         begin = len(self._versions)
-        self._versions += found
-        for number, each in enumerate(found, begin):
-            numbers = self._by_key.setdefault(each.key, [])
+        self._versions += versions
+        for number, version in enumerate(versions, begin):
+            numbers = self._by_key.setdefault(version.key, [])
             if numbers and self._over[numbers[-1]] == NEVER:
-                self._over[numbers[-1]] = each.rv
+                self._over[numbers[-1]] = version.rv
             numbers.append(number)
-            self._over.append(NEVER if each.type != DELETED else each.rv)
+            self._over.append(NEVER if version.type != DELETED else version.rv)
         self._arrays = None
         self._past = None
         self._moves = None
@@ -317,10 +317,10 @@ class Recording:
         with self.guard:
             raw = self._unpacked.use(place.offset)
             if raw is None:
-                raw = _unpacked(self._source.read(PACK, place.offset, place.size))
+                raw = _unpack(self._source.read(PACK, place.offset, place.size))
                 self._unpacked.put(place.offset, raw)
-        found = raw[place.at : place.at + place.length]
-        return found if len(found) == place.length else None
+        body = raw[place.at : place.at + place.length]
+        return body if len(body) == place.length else None
 
     def change(self, version: Version) -> Change:
         """Return the change that a version made, in the form that a `Model` takes."""
@@ -347,15 +347,15 @@ class Recording:
         place = bisect_right(self._versions, stop, key=lambda each: each.rv)
         return self._past.model_at(stop, self._versions[place - 1].t if place else 0.0)
 
-    def replayed(self, model: Model, after_rv: int = 0) -> Iterator[Version]:
+    def replay(self, model: Model, after_rv: int = 0) -> Iterator[Version]:
         """Apply the versions after that one to a model, and yield each version once it is applied.
 
         `model` is that of `model_at(after_rv)`. The moves in the scheduling queue between the versions are applied as
         well; they are read before this returns.
         """
-        return self._applied(model, after_rv, self._known_moves())
+        return self._apply_versions(model, after_rv, self._known_moves())
 
-    def _applied(self, model: Model, after_rv: int, moves: list[Move]) -> Iterator[Version]:
+    def _apply_versions(self, model: Model, after_rv: int, moves: list[Move]) -> Iterator[Version]:
         place = bisect_right(moves, model.time, key=lambda each: each.t) if after_rv else 0
         for version in self.versions(after_rv):
             while place < len(moves) and moves[place].t <= version.t:
@@ -417,8 +417,8 @@ class Recording:
 def _meta(path: Path, raw: bytes) -> Meta:
     """Return what a recording says of itself. Raises: Unreadable."""
     try:
-        found = msgspec.json.decode(raw)
-        kind, version = found.get("format", ""), found.get("version", 0)
+        document = msgspec.json.decode(raw)
+        kind, version = document.get("format", ""), document.get("version", 0)
     except (*UNREADABLE, AttributeError):
         raise Unreadable(f"{path}: no recording; it has no {META}") from None
     if kind != FORMAT:
@@ -457,7 +457,7 @@ def _streams(source: _Folder | _File, name: str, offset: int) -> Iterator[tuple[
             position += len(waiting)
 
 
-def _unpacked(data: bytes) -> bytes:
+def _unpack(data: bytes) -> bytes:
     try:
         return zlib.decompress(data, 31)
     except zlib.error:

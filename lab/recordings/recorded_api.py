@@ -37,11 +37,11 @@ class RecordedApi:
 
     def kinds(self) -> list[ServedKind]:
         """Return the kinds that have a version in the recording."""
-        return [_served(self.resource(title)) for title in self.recording.resources]
+        return [_served_kind(self.resource(title)) for title in self.recording.resources]
 
     def kind_named(self, name: str) -> ServedKind:
         """Return the kind that a user means, by any of its names. Raises: NotFound."""
-        kinds = (*self.kinds(), *map(_served, resources().values()))
+        kinds = (*self.kinds(), *map(_served_kind, resources().values()))
         kind = next((each for each in kinds if each.is_called(name)), None)
         if kind is None:
             raise NotFound(f"there is no resource type {name!r} in the recording")
@@ -130,7 +130,7 @@ class RecordedApi:
         kind, rv = query.kind, self._version(query.at)
         if query.name and not query.is_table:
             return self.object_at(kind, query.namespace, query.name, rv)
-        selected = self._selected(query, rv)
+        selected = self._select_versions(query, rv)
         if query.name and not selected:
             raise _not_found(kind, query.namespace, query.name, f"at version {rv}")
         missing = [version.name for version, body in selected if body is None]
@@ -206,7 +206,7 @@ class RecordedApi:
             self._remark(f"version {rv} was committed together with later ones; shown is {stop}, before all of them")
         return stop
 
-    def _selected(self, query: ObjectQuery, rv: int) -> list[tuple[Version, Document | None]]:
+    def _select_versions(self, query: ObjectQuery, rv: int) -> list[tuple[Version, Document | None]]:
         """Return versions and bodies in the order of their names; with a selector, of those that have bodies. Raises:
         BadRequest."""
         by_label, by_field = parse_label_selector(query.labels), parse_field_selector(query.fields)
@@ -245,7 +245,7 @@ def column_documents(columns: Sequence[Column]) -> list[Document]:
     return [{"name": column.name, "type": column.type, "priority": column.priority} for column in columns]
 
 
-def _served(resource: Resource) -> ServedKind:
+def _served_kind(resource: Resource) -> ServedKind:
     path = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
     names = (resource.kind, resource.plural, resource.singular, resource.short_names)
     return ServedKind(*names, resource.group, path, resource.namespaced, has_past=True)

@@ -35,12 +35,12 @@ replacement for a hidden value does not match.
 """
 
 
-def hidden(size: int) -> str:
+def placeholder(size: int) -> str:
     """Return the replacement for a value of that many bytes."""
     return f"••• {size} bytes"
 
 
-def redacted(resource: str, body: bytes) -> bytes:
+def redact(resource: str, body: bytes) -> bytes:
     """Return the body of an object as it may be recorded; the same bytes if nothing has to be hidden.
 
     A Secret that cannot be read becomes an empty document.
@@ -56,27 +56,27 @@ def redacted(resource: str, body: bytes) -> bytes:
 
 def redacted_secret(secret: Document) -> Document:
     """Return a Secret without its values, also those in the annotation of `kubectl apply`."""
-    made = dict(secret)
+    new_secret = dict(secret)
     for field in ("data", "stringData"):
-        if isinstance(values := made.get(field), dict):
-            made[field] = {name: hidden(_size(value, field)) for name, value in values.items()}
-    metadata = made.get("metadata")
+        if isinstance(values := new_secret.get(field), dict):
+            new_secret[field] = {name: placeholder(_size(value, field)) for name, value in values.items()}
+    metadata = new_secret.get("metadata")
     if isinstance(metadata, dict) and isinstance(notes := metadata.get("annotations"), dict):
         kept = {
-            name: hidden(len(str(text).encode())) if name == LAST_APPLIED or _is_revealing(text) else text
+            name: placeholder(len(str(text).encode())) if name == LAST_APPLIED or _is_revealing(text) else text
             for name, text in notes.items()
         }
-        made["metadata"] = {**metadata, "annotations": kept}
-    return made
+        new_secret["metadata"] = {**metadata, "annotations": kept}
+    return new_secret
 
 
 def redacted_text(text: bytes) -> bytes:
     """Return JSON (or any text) without its tokens, credentials and private keys."""
     if not may_leak(text):
         return text
-    text = _PRIVATE_KEY.sub(_shown, text)
-    text = _TOKEN.sub(_shown, text)
-    text = _AUTHORIZATION.sub(lambda found: found[1] + b" " + hidden(len(found[2])).encode(), text)
+    text = _PRIVATE_KEY.sub(_placeholder_bytes, text)
+    text = _TOKEN.sub(_placeholder_bytes, text)
+    text = _AUTHORIZATION.sub(lambda found: found[1] + b" " + placeholder(len(found[2])).encode(), text)
     return _KUBECONFIG.sub(_without_value, text)
 
 
@@ -108,14 +108,14 @@ def redacted_line(line: Line) -> Line:
     return redacted_line(msgspec.structs.replace(line, data=kept))
 
 
-def _shown(found: "re.Match[bytes]") -> bytes:
-    return hidden(len(found[0])).encode()
+def _placeholder_bytes(found: "re.Match[bytes]") -> bytes:
+    return placeholder(len(found[0])).encode()
 
 
 def _without_value(found: "re.Match[bytes]") -> bytes:
     if found["plain"] is not None:
-        return found["name"] + found["colon"] + hidden(len(found["plain"])).encode()
-    return found["name"] + found["quoted"] + hidden(len(found["text"])).encode() + found["quote"]
+        return found["name"] + found["colon"] + placeholder(len(found["plain"])).encode()
+    return found["name"] + found["quoted"] + placeholder(len(found["text"])).encode() + found["quote"]
 
 
 def _is_revealing(text: object) -> bool:

@@ -228,9 +228,13 @@ def node_row_of_facts(name: str, uid: str, facts: Document, before: NodeRow | No
     sizes = facts.get("allocatable")
     if not isinstance(sizes, dict):
         return base
-    found = {str(key): int(value) for key, value in sizes.items()}
+    allocatable = {str(key): int(value) for key, value in sizes.items()}
     return msgspec.structs.replace(
-        base, cpu=found.get("cpu", 0), memory=found.get("memory", 0), pods=found.get("pods", 0), devices=_devices(found)
+        base,
+        cpu=allocatable.get("cpu", 0),
+        memory=allocatable.get("memory", 0),
+        pods=allocatable.get("pods", 0),
+        devices=_devices(allocatable),
     )
 
 
@@ -254,12 +258,14 @@ def numa_row(document: bytes | Document) -> NumaRow | None:
 
 def slice_row(document: bytes | Document) -> SliceRow | None:
     """Return the devices that a ResourceSlice publishes; None when the document is of another kind."""
-    found: ResourceSlice | None = _read(document, ResourceSlice)
-    if found is None:
+    resource_slice: ResourceSlice | None = _read(document, ResourceSlice)
+    if resource_slice is None:
         return None
-    spec = found.spec
+    spec = resource_slice.spec
     names = tuple(each.name for each in spec.devices)
-    return SliceRow(found.metadata.name, spec.driver, spec.pool.name, spec.pool.generation, spec.node_name, names)
+    return SliceRow(
+        resource_slice.metadata.name, spec.driver, spec.pool.name, spec.pool.generation, spec.node_name, names
+    )
 
 
 def claim_row(document: bytes | Document) -> ClaimRow | None:
@@ -305,8 +311,8 @@ def _reason(pod: Pod) -> str:
     scheduled: Condition | None = find_condition(status.conditions, "PodScheduled")
     if scheduled is not None and scheduled.status == "False":
         return scheduled.reason
-    for each in (*status.init_container_statuses, *status.container_statuses):
-        waiting, ended = each.state.waiting, each.state.terminated
+    for container_status in (*status.init_container_statuses, *status.container_statuses):
+        waiting, ended = container_status.state.waiting, container_status.state.terminated
         if waiting is not None and waiting.reason not in _WAITING_WELL:
             return waiting.reason
         if ended is not None and ended.exit_code:

@@ -44,7 +44,7 @@ from lab.recordings.format import (
 )
 from lab.recordings.index import past_of
 from lab.recordings.reader import Recording
-from lab.recordings.redaction import redacted, redacted_line, redacted_text
+from lab.recordings.redaction import redact, redacted_line, redacted_text
 from lab.recordings.rows import NODES, PODS
 from services.api.errors import UNREADABLE
 from services.api.kinds.customresourcedefinition import DEFINITIONS
@@ -243,7 +243,7 @@ class Writer:
             return
         if resource == DEFINITIONS:
             self._learn_kind(body)
-        shown = redacted(resource, body)
+        shown = redact(resource, body)
         sha = hashlib.sha256(shown).hexdigest()
         place = self._unflushed.get(rv)
         if place is not None:
@@ -268,7 +268,7 @@ class Writer:
         if self._raw_bytes >= BLOCK_BYTES:
             self._guard(self._flush_bodies)
 
-    def stored(self, resource: str, body: bytes, type_: str = ADDED, at_s: float | None = None) -> None:
+    def write_object(self, resource: str, body: bytes, type_: str = ADDED, at_s: float | None = None) -> None:
         """Record an object from a list or a watch, with its version if no event-log line reports it.
 
         This is for lists, beginnings of watches, and watches of a mesh without event files. Such a version has no line.
@@ -277,11 +277,11 @@ class Writer:
         if self.failure or self._is_closed:
             return
         try:
-            found = _STORED.decode(body)
-            rv = int(found.metadata.resource_version)
+            document = _STORED.decode(body)
+            rv = int(document.metadata.resource_version)
         except (*UNREADABLE, ValueError):
             return
-        meta = found.metadata
+        meta = document.metadata
         if self._seen.add(rv):
             is_new = meta.uid not in self._known_uids
             self._known_uids.add(meta.uid)
@@ -292,7 +292,7 @@ class Writer:
                     t=self._zero_s if at_s is None else at_s,
                     type=type_,
                     resource=resource,
-                    kind=found.kind,
+                    kind=document.kind,
                     ns=meta.namespace,
                     name=meta.name,
                     uid=meta.uid,
@@ -406,15 +406,15 @@ class Writer:
 
     def _become_file(self) -> None:
         """Pack the folder. Raises: OSError, after which the folder is as it was."""
-        made = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        archive = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         aside = self.path.with_name(f"{self.path.name}.part")
         try:
-            pack(self._folder, made)
+            pack(self._folder, archive)
             shutil.rmtree(aside, ignore_errors=True)
             self.path.rename(aside)
-            made.rename(self.path)
+            archive.rename(self.path)
         except OSError:
-            made.unlink(missing_ok=True)
+            archive.unlink(missing_ok=True)
             if aside.exists() and not self.path.exists():
                 aside.rename(self.path)
             raise
@@ -469,13 +469,13 @@ class _Numbers:
 
 def pack(folder: Path, path: Path) -> None:
     """Pack a recording's folder into one file. Raises: OSError."""
-    with zipfile.ZipFile(path, "x", zipfile.ZIP_STORED) as made:
+    with zipfile.ZipFile(path, "x", zipfile.ZIP_STORED) as archive:
         for name in MEMBERS:
             if (folder / name).exists():
                 # Always the same moment: equal recordings are equal files.
                 entry = zipfile.ZipInfo(name)
                 entry.external_attr = _PRIVATE << 16
-                with (folder / name).open("rb") as member, made.open(entry, "w", force_zip64=True) as into:
+                with (folder / name).open("rb") as member, archive.open(entry, "w", force_zip64=True) as into:
                     shutil.copyfileobj(member, into, BLOCK_BYTES)
     path.chmod(_PRIVATE)
 
@@ -506,8 +506,8 @@ def is_recording(path: Path) -> bool:
         if path.is_dir():
             names = {each.name for each in path.iterdir()}
             return not names or (META in names and names <= {*MEMBERS, f".{META}", f".{INDEX}"})
-        with zipfile.ZipFile(path) as found:
-            return bool(msgspec.json.decode(found.read(META))["format"] == FORMAT)
+        with zipfile.ZipFile(path) as archive:
+            return bool(msgspec.json.decode(archive.read(META))["format"] == FORMAT)
     except (OSError, zipfile.BadZipFile, *UNREADABLE, LookupError, TypeError):
         return False
 

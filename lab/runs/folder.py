@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from lab.runs.record import RunRecord, UnknownRun, id_of, named
+from lab.runs.record import RunRecord, UnknownRun, id_of, resolve_reference
 from lab.scenarios.decisions.decision import Decision
 from services.api.errors import UNREADABLE
 from services.telemetry.eventlog import Line
@@ -62,13 +62,13 @@ class RunsFolder:
 
     def ids(self) -> list[str]:
         """Return the ids of all runs, newest first."""
-        found: list[tuple[int, str]] = []
+        entries: list[tuple[int, str]] = []
         with suppress(OSError):
             for entry in os.scandir(self.path):
                 with suppress(OSError):
                     if not entry.name.startswith("."):
-                        found.append((os.stat(os.path.join(entry.path, RECORD_FILE)).st_mtime_ns, entry.name))
-        return [name for _, name in sorted(found, reverse=True)]
+                        entries.append((os.stat(os.path.join(entry.path, RECORD_FILE)).st_mtime_ns, entry.name))
+        return [name for _, name in sorted(entries, reverse=True)]
 
     def records(self) -> Iterator[RunRecord]:
         """Yield the records that can be read, newest first."""
@@ -76,20 +76,20 @@ class RunsFolder:
             with suppress(Unreadable):
                 yield self.read(each)
 
-    def named(self, reference: str) -> tuple[RunRecord, str, int | None]:
+    def find_by_name(self, reference: str) -> tuple[RunRecord, str, int | None]:
         """Return the run that a reference names, and for a comparison the named arm and seed.
 
         Raises: UnknownRun, Unreadable.
         """
-        found = named(reference, self.ids(), str(self.path))
-        record = self.read(found.id)
-        if found.arm and found.arm not in record.arms:
+        target = resolve_reference(reference, self.ids(), str(self.path))
+        record = self.read(target.id)
+        if target.arm and target.arm not in record.arms:
             arms = ", ".join(record.arms) or "none: it is no comparison"
-            raise UnknownRun(f"run {found.id} has no arm {found.arm!r}; its arms are {arms}")
-        if found.seed is not None and found.seed not in record.seeds:
+            raise UnknownRun(f"run {target.id} has no arm {target.arm!r}; its arms are {arms}")
+        if target.seed is not None and target.seed not in record.seeds:
             seeds = f"{record.seeds[0]} to {record.seeds[-1]}" if record.seeds else "none"
-            raise UnknownRun(f"run {found.id} has no seed {found.seed}; its seeds are {seeds}")
-        return record, found.arm, found.seed
+            raise UnknownRun(f"run {target.id} has no seed {target.seed}; its seeds are {seeds}")
+        return record, target.arm, target.seed
 
     def read(self, run: str) -> RunRecord:
         """Return the record of a run. Raises: Unreadable."""
@@ -111,13 +111,13 @@ class RunsFolder:
     def decisions(self, run: str) -> list[Decision]:
         """Return the decisions of a run, in order. Raises: Unreadable."""
         path = self.file(run, DECISIONS_FILE)
-        return [_decoded(path, text, _decision) for text in _texts(path)]
+        return [_decode(path, text, _decision) for text in _texts(path)]
 
     def events(self, run: str) -> Iterator[Line]:
         """Yield the lines of a run's kept event log. Raises: Unreadable."""
         path = self.file(run, EVENTS_FILE)
         for text in _texts(path):
-            yield _decoded(path, text, _line)
+            yield _decode(path, text, _line)
 
     def file(self, run: str, name: str) -> Path:
         """Return the path of a file of a run."""
@@ -157,9 +157,9 @@ class RunsFolder:
         total = 0
         for number, run in enumerate(self.ids()):
             size = 0
-            for each in (RECORD_FILE, DECISIONS_FILE, EVENTS_FILE, COMPARISON_FILE, PAGE_FILE):
+            for name in (RECORD_FILE, DECISIONS_FILE, EVENTS_FILE, COMPARISON_FILE, PAGE_FILE):
                 with suppress(OSError):
-                    size += self.file(run, each).stat().st_size
+                    size += self.file(run, name).stat().st_size
             total += size
             if run != newest and (number >= self._budget.runs or total > self._budget.bytes):
                 self.remove(run)
@@ -203,7 +203,7 @@ def _texts(path: Path) -> Iterator[bytes]:
         raise Unreadable(f"{path}: {error}") from None
 
 
-def _decoded(path: Path, text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+def _decode(path: Path, text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(text)
     except UNREADABLE as error:

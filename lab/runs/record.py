@@ -142,8 +142,8 @@ def fates_of(pods: Sequence[PodHistory]) -> list[Fate]:
     for pod in pods:
         owner = pod.role.rpartition("#")[0] or pod.role
         groups.setdefault((owner, pod.outcome, " → ".join(pod.nodes)), []).append(pod.role)
-    found = [Fate(*key, len(roles), roles[0]) for key, roles in groups.items()]
-    return found[:FATES_MAX]
+    fates = [Fate(*key, len(roles), roles[0]) for key, roles in groups.items()]
+    return fates[:FATES_MAX]
 
 
 def record_of(
@@ -189,12 +189,12 @@ def id_of(record: RunRecord, taken: Collection[str] = ()) -> str:
     for attempt in count():
         number = int.from_bytes(hashlib.sha256(b"%d %b" % (attempt, content)).digest(), "big")
         number, letter = divmod(number, LETTERS)
-        found = ALPHABET[letter]
-        while len(found) < ID_LENGTH:
+        candidate = ALPHABET[letter]
+        while len(candidate) < ID_LENGTH:
             number, letter = divmod(number, len(ALPHABET))
-            found += ALPHABET[letter]
-        if found not in taken:
-            return found
+            candidate += ALPHABET[letter]
+        if candidate not in taken:
+            return candidate
     raise AssertionError
 
 
@@ -203,7 +203,7 @@ def is_version(text: str) -> bool:
     return text.isdigit()
 
 
-def named(reference: str, ids: Sequence[str], where: str) -> RunReference:
+def resolve_reference(reference: str, ids: Sequence[str], where: str) -> RunReference:
     """Return the run that a reference names; `ids`: all ids, newest first, `where`: the folder. Raises: UnknownRun."""
     word, *rest = reference.split("/")
     if not ids:
@@ -216,12 +216,12 @@ def named(reference: str, ids: Sequence[str], where: str) -> RunReference:
         if back >= len(ids):
             raise UnknownRun(f"{word}: there {'is 1 run' if len(ids) == 1 else f'are {len(ids):,} runs'} in {where}")
         return RunReference(ids[back], arm, seed)
-    found = [each for each in ids if each == word] or [each for each in ids if word and each.startswith(word)]
-    if len(found) == 1:
-        return RunReference(found[0], arm, seed)
-    if found:
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-        raise UnknownRun(f"{word!r} is the beginning of {len(found)} runs: {', '.join(found[:5])}{more}")
+    matches = [each for each in ids if each == word] or [each for each in ids if word and each.startswith(word)]
+    if len(matches) == 1:
+        return RunReference(matches[0], arm, seed)
+    if matches:
+        more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
+        raise UnknownRun(f"{word!r} is the beginning of {len(matches)} runs: {', '.join(matches[:5])}{more}")
     close = get_close_matches(word, ids, 3, 0.6)
     hint = f"did you mean {', '.join(close)}?" if close else "`keplab runs` lists them"
     raise UnknownRun(f"there is no run {word!r} in {where}; {hint}")

@@ -33,11 +33,11 @@ class Recorder:
         self._decisions = ScoredDecisions()
         self.decision_count = 0
         self._error: OSError | None = None
-        self._decision_file = self._opened(DECISIONS_FILE)
-        self._event_file = self._opened(EVENTS_FILE) if keeps_events else None
+        self._decision_file = self._open_file(DECISIONS_FILE)
+        self._event_file = self._open_file(EVENTS_FILE) if keeps_events else None
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 
-    def _opened(self, name: str) -> "Compressed":
+    def _open_file(self, name: str) -> "Compressed":
         return Compressed(self._partial / name)
 
     def take(self, line: Line) -> None:

@@ -71,8 +71,8 @@ def wanted_of(folder: RunsFolder, record: RunRecord, arm: str = "", seed: int | 
         raise NotAgain(f"run {name} was made by processes and its event log was not kept: it cannot be made again")
     if not arm:
         return RunToRepeat(name, record.origin, record.seed, record.assignments, record.digest, record.passed)
-    made = folder.comparison(record.id)
-    runs = {run.seed: run for each in made.arms if each.name == arm for run in each.runs}
+    comparison = folder.comparison(record.id)
+    runs = {run.seed: run for each in comparison.arms if each.name == arm for run in each.runs}
     run = runs.get(record.seeds[0] if seed is None else seed)
     if run is None:
         raise UnknownRun(f"run {record.id} was interrupted before arm {arm}, seed {seed}")
@@ -98,7 +98,7 @@ def make_again(
         result = simulate(
             load_scenario(path),
             seed=wanted.seed,
-            overrides=Switches.parse(wanted.assignments).chosen,
+            overrides=Switches.parse(wanted.assignments).chosen_values,
             on_line=on_line,
             progress=progress,
             beforehand=beforehand,
@@ -122,18 +122,20 @@ def decided_again(wanted: RunToRepeat, progress: Progress | None = None) -> Deci
     return Decided(result, since([*found, *reader.rest()], result.started_s))
 
 
-def decided(scenario: Scenario, seed: int, overrides: dict[str, Value], progress: Progress | None = None) -> Decided:
+def simulate_decisions(
+    scenario: Scenario, seed: int, overrides: dict[str, Value], progress: Progress | None = None
+) -> Decided:
     """Simulate a scenario and read its decisions. Raises: ScriptError, SwitchError."""
-    reader, found = ScoredDecisions(), list[Decision]()
+    reader, decisions = ScoredDecisions(), list[Decision]()
     result = simulate(
         scenario,
         seed=seed,
         overrides=overrides,
-        on_line=lambda line: found.extend(reader.take(line)),
+        on_line=lambda line: decisions.extend(reader.take(line)),
         beforehand=reader.look_into,
         progress=progress,
     )
-    return Decided(result, since([*found, *reader.rest()], result.started_s))
+    return Decided(result, since([*decisions, *reader.rest()], result.started_s))
 
 
 def since(decisions: Sequence[Decision], started_s: float) -> list[Decision]:

@@ -15,7 +15,7 @@ _FILES = {
 VICTIMS = tuple(_FILES)
 
 
-def corrupted(files: Mapping[str, bytes], how: str, what: str = "checkpoint") -> dict[str, bytes | None]:
+def corrupt_files(files: Mapping[str, bytes], how: str, what: str = "checkpoint") -> dict[str, bytes | None]:
     """Return the files after this damage; None for a file that is gone. Raises: ValueError.
 
     `truncated` keeps the first half of each file; `foreign` leaves what another machine's nodes would have.

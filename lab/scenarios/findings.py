@@ -39,11 +39,11 @@ class Findings:
 def read_findings(text: str) -> Findings:
     """Parse the text of a README.md."""
     title = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), "")
-    said = {kind: " ".join(body.split()) for kind, body in reversed(PARAGRAPH.findall(text))}
+    paragraphs = {kind: " ".join(body.split()) for kind, body in reversed(PARAGRAPH.findall(text))}
     return Findings(
         title,
-        said.get("Finding", ""),
-        said.get("Picture", "").strip("`"),
+        paragraphs.get("Finding", ""),
+        paragraphs.get("Picture", "").strip("`"),
         {**_of_items(text), **_of_rows(text)},
         _arms(text),
     )
@@ -64,15 +64,15 @@ def finding_of_scenario(path: Path) -> str:
 
 
 def _arms(text: str) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    arms_by_name: dict[str, tuple[str, ...]] = {}
     for command in COMPARED.finditer(text.replace("\\\n", " ")):
         words = command["words"].split()
         # What sets switches of all arms is more than its arms.
         if "--set" not in words:
             name = words[0].rpartition("/")[2].removesuffix(".txt")
             arms = tuple(value for option, value in pairwise(words) if option == "--arm")
-            found[name] = max(found.get(name, ()), arms, key=len)
-    return found
+            arms_by_name[name] = max(arms_by_name.get(name, ()), arms, key=len)
+    return arms_by_name
 
 
 def _of_items(text: str) -> dict[str, str]:

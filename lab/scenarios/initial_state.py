@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from kubelet.dra.emulated.files import published
+from kubelet.dra.emulated.files import driver_fields
 from kubelet.node.definition import NodeDefinition
 from lab.recordings.format import Parts
 from services.api.errors import UNREADABLE
@@ -73,24 +73,24 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         Raises: StateError naming the node and the field.
         """
         drivers = drivers_by_node(self.of(SLICES))
-        found = []
+        node_definitions = []
         for node in self.of(NODES):
             name = node["metadata"]["name"]
             of_it = {"drivers": drivers[name]} if name in drivers else {}
-            found.append({**defined_by(node), **of_it, **self.parts.nodes.get(name, {})})
-        for definition in found:
+            node_definitions.append({**defined_by(node), **of_it, **self.parts.nodes.get(name, {})})
+        for definition in node_definitions:
             try:
                 NodeDefinition.parse(definition)
             except ValueError as error:
                 raise StateError(str(error)) from None
-        return found
+        return node_definitions
 
 
 def defined_by(node: Document) -> Document:
     """Return the definition of a node that reports the same as this Node object."""
     metadata, capacity = node["metadata"], (node.get("status") or {}).get("capacity") or {}
     labels = metadata.get("labels") or {}
-    made: Document = {
+    definition: Document = {
         "name": metadata["name"],
         "labels": {name: value for name, value in labels.items() if not name.startswith(STANDARD_LABELS)},
         "taints": [
@@ -107,8 +107,8 @@ def defined_by(node: Document) -> Document:
     }
     extended = {name: text for name, text in capacity.items() if "/" in name and str(text).isdigit() and int(text)}
     if extended:
-        made["extended"] = {name: int(text) for name, text in extended.items()}
-    return made
+        definition["extended"] = {name: int(text) for name, text in extended.items()}
+    return definition
 
 
 def drivers_by_node(slices: Iterable[Document]) -> dict[str, list[Document]]:
@@ -116,17 +116,19 @@ def drivers_by_node(slices: Iterable[Document]) -> dict[str, list[Document]]:
     incomplete pools, are left out.
     """
     groups: dict[tuple[str, str], list[Document]] = {}
-    for each in slices:
-        spec = each.get("spec") or {}
+    for resource_slice in slices:
+        spec = resource_slice.get("spec") or {}
         if spec.get("nodeName"):
-            groups.setdefault((str(spec["nodeName"]), str(spec.get("driver"))), []).append(each)
-    found: dict[str, list[Document]] = {}
+            groups.setdefault((str(spec["nodeName"]), str(spec.get("driver"))), []).append(resource_slice)
+    drivers: dict[str, list[Document]] = {}
     for (node, _), of in sorted(groups.items()):
         try:
-            found.setdefault(node, []).append(published(sorted(of, key=lambda each: str(each["metadata"]["name"]))))
+            drivers.setdefault(node, []).append(
+                driver_fields(sorted(of, key=lambda each: str(each["metadata"]["name"])))
+            )
         except ValueError:
             continue
-    return found
+    return drivers
 
 
 def newest_moment(objects: Iterable[StoredObject]) -> float:
@@ -134,10 +136,10 @@ def newest_moment(objects: Iterable[StoredObject]) -> float:
     few seconds.
     """
     texts = []
-    for each in objects:
-        texts.append(each.document["metadata"].get("creationTimestamp"))
-        if each.resource == LEASES:
-            texts.append((each.document.get("spec") or {}).get("renewTime"))
+    for stored_object in objects:
+        texts.append(stored_object.document["metadata"].get("creationTimestamp"))
+        if stored_object.resource == LEASES:
+            texts.append((stored_object.document.get("spec") or {}).get("renewTime"))
     return max((parse_time(text) for text in texts if text), default=0.0)
 
 

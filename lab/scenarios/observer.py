@@ -166,7 +166,7 @@ class Observer:
         if resource not in self._informers:
             raise NotFound(f"{resource}: no such kind is served; `enable-crds` serves KWOK's")
         lister, decoded = self._informers[resource].lister, self._decoded[resource]
-        found: list[Document] = []
+        stored_documents: list[Document] = []
         for view in lister.all():
             key, rv = view.metadata.key, view.metadata.rv
             held = decoded.get(key)
@@ -175,9 +175,9 @@ class Observer:
                 if document is None:
                     continue
                 held = decoded[key] = (rv, document)
-            found.append(held[1])
-        return found
+            stored_documents.append(held[1])
+        return stored_documents
 
-    def created(self, resource: str) -> Iterable[str]:
+    def created_names(self, resource: str) -> Iterable[str]:
         """Return the names of all objects of a resource that were ever seen."""
         return self._created[resource].values()

@@ -48,12 +48,12 @@ class ObserverProgress:
         """Notes for a reader of the figures, as sentences without a full stop; empty for a run that saw everything
         in time.
         """
-        found = [self.missing] if self.missing else []
+        texts = [self.missing] if self.missing else []
         if self.newest is None:
-            found.append(f"seen until version {self.version}; the API server did not say its own when the run ended")
+            texts.append(f"seen until version {self.version}; the API server did not say its own when the run ended")
         if self.behind_s > BEHIND_MAX_S:
-            found.append(f"what was seen was up to {self.behind_s:.1f} s behind the store: times are as late as that")
-        return [*found, *self.gaps, *self.judged_late]
+            texts.append(f"what was seen was up to {self.behind_s:.1f} s behind the store: times are as late as that")
+        return [*texts, *self.gaps, *self.judged_late]
 
     def document(self) -> dict[str, Any]:
         """Return the JSON values for `keplab run -o json`."""
@@ -121,8 +121,8 @@ class PodCommits:
         created = [uid for uid, rv in self._created.items() if rv <= version]
         failed = [uid for uid, rv in self._failed.items() if rv <= version]
         seen_failed = {uid for uid, pod in seen.items() if pod.failed_s is not None}
-        found = (self._difference("created", created, seen.keys()), self._difference("failed", failed, seen_failed))
-        return [text for text in found if text]
+        texts = (self._difference("created", created, seen.keys()), self._difference("failed", failed, seen_failed))
+        return [text for text in texts if text]
 
     def _difference(self, what: str, committed: list[str], seen: Iterable[str]) -> str:
         known = set(seen)

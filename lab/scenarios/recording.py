@@ -52,7 +52,7 @@ class RunRecorder:
         """Reason why the recording ends before the run; empty if it does not."""
         return self._writer.failure
 
-    def observed(self, api: Api) -> Api:
+    def observer_api(self, api: Api) -> Api:
         """Return the API server for the run's observer; events of its watches are recorded as they pass."""
         return ObservedApi(api, self._writer.event)
 

@@ -31,11 +31,11 @@ def _decisions(recording: Recording) -> Iterator[Decision]:
         return
     reader = Decisions()
     for line in recording.lines():
-        if (found := reader.of(line)) is not None:
-            yield found
+        if (decision := reader.of(line)) is not None:
+            yield decision
 
 
-def explained(
+def explanation_at(
     recording: Recording, namespace: str, name: str, rv: int, decisions: Sequence[Decision] | None = None
 ) -> dict[str, Any] | None:
     """Return why a pod was where it was at a version, as `keplab explain -o json` prints it; None for an unknown
@@ -55,7 +55,7 @@ def explained(
 def explanation(
     recording: Recording, decisions: Sequence[Decision], known: str, stop: int, pool: str
 ) -> dict[str, Any] | None:
-    """Return the same as `explained` for given `decisions` about the pod `known` and its pool.
+    """Return the same as `explanation_at` for given `decisions` about the pod `known` and its pool.
 
     `stop`: a version at which one may stop.
     """
@@ -119,13 +119,13 @@ def queue_at(recording: Recording, rv: int) -> dict[str, Any]:
     """Return the pods in each pool of the scheduling queue at a version."""
     model = recording.model_at(rv)
     columns, strings = model.columns("pods"), model.strings
-    found = []
+    pods = []
     for slot, number in enumerate(columns["pool"].tolist()):
         if number and columns["name"][slot]:
             pod = f"{strings[columns['ns'][slot]]}/{strings[columns['name'][slot]]}"
-            found.append({"pod": pod, "pool": POOLS[number], "priority": int(columns["priority"][slot])})
-    counts = {pool: sum(each["pool"] == pool for each in found) for pool in POOLS[1:]}
-    return {"rv": model.rv, "counts": counts, "pods": sorted(found, key=lambda each: (each["pool"], each["pod"]))}
+            pods.append({"pod": pod, "pool": POOLS[number], "priority": int(columns["priority"][slot])})
+    counts = {pool: sum(each["pool"] == pool for each in pods) for pool in POOLS[1:]}
+    return {"rv": model.rv, "counts": counts, "pods": sorted(pods, key=lambda each: (each["pool"], each["pod"]))}
 
 
 def state_at(recording: Recording, rv: int) -> State:

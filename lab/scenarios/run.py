@@ -23,7 +23,7 @@ from lab.scenarios.invariants.auditor import checks
 from lab.scenarios.measures.history import SEEN_BY_CLIENTS, Measures
 from lab.scenarios.measures.queue_pools import QueuePools
 from lab.scenarios.measures.recorded import Recorded
-from lab.scenarios.measures.scenario_measures import FinishedRun, ScenarioMeasure, stated, wanted_by
+from lab.scenarios.measures.scenario_measures import FinishedRun, ScenarioMeasure, stated_measure, wanted_by
 from lab.scenarios.mesh import Mesh, MeshPlan, NotPossible, identity_named
 from lab.scenarios.observer import RESOURCES, Observer
 from lab.scenarios.observer_progress import Ending, PodCommits
@@ -31,7 +31,7 @@ from lab.scenarios.processes.access import Access
 from lab.scenarios.recording import RunRecorder
 from lab.scenarios.result import RunResult
 from lab.scenarios.runner import Progress, ScenarioRun, run_scenario
-from lab.scenarios.script.blocks import BlockError, located
+from lab.scenarios.script.blocks import BlockError, locate_error
 from lab.scenarios.script.drivers import drivers_beside
 from lab.scenarios.script.nodes import node_definition
 from lab.scenarios.script.operations import Operation, as_scenario, is_operations, mistaken_object, read_operations
@@ -43,7 +43,7 @@ from lab.scenarios.simulation.imported_state import begun_state
 from lab.scenarios.simulation.simulated_mesh import SimMesh
 from lab.scenarios.simulation.traffic import Traffic
 from lab.scenarios.skew import check_skew
-from lab.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
+from lab.scenarios.sweep import Job, Outcome, crash_outcome, outcome_of, problem_of
 from scheduler.configuration.parser import read as read_configuration
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.meta import Document
@@ -75,10 +75,10 @@ def load_scenario(path: str | Path) -> Scenario:
     operations: tuple[Operation, ...] = ()
     if is_operations(text):
         try:
-            name, found = read_operations(text)
+            name, operation_list = read_operations(text)
         except ValueError as error:
             raise ScriptError(f"{path}: {error}") from None
-        operations, text = tuple(found), as_scenario(name, found)
+        operations, text = tuple(operation_list), as_scenario(name, operation_list)
     elif mistake := mistaken_object(text):
         raise ScriptError(f"{path}: {mistake}")
     scenario = replace(read_scenario(text, str(path)), operations=operations)
@@ -88,16 +88,16 @@ def load_scenario(path: str | Path) -> Scenario:
 
 def measures_of(scenario: Scenario) -> tuple[ScenarioMeasure, ...]:
     """Return the measures that the scenario states. Raises: ScriptError naming the line."""
-    found: dict[str, ScenarioMeasure] = {}
+    measures: dict[str, ScenarioMeasure] = {}
     for number, text in scenario.measures:
         try:
-            each = stated(text, lambda resource: resource in RESOURCES)
-            if each.measure.name in found:
-                raise ValueError(f"measure {each.measure.name} is stated twice")
+            scenario_measure = stated_measure(text, lambda resource: resource in RESOURCES)
+            if scenario_measure.measure.name in measures:
+                raise ValueError(f"measure {scenario_measure.measure.name} is stated twice")
         except ValueError as error:
             raise ScriptError(f"{scenario.path}:{number}: {error}") from None
-        found[each.measure.name] = each
-    return tuple(found.values())
+        measures[scenario_measure.measure.name] = scenario_measure
+    return tuple(measures.values())
 
 
 def plan_of(
@@ -130,7 +130,7 @@ def plan_of(
             raise ScriptError(str(error)) from None
         except ValueError as error:
             if declared.block is not None:
-                raise ScriptError(str(located(declared.block, error))) from None
+                raise ScriptError(str(locate_error(declared.block, error))) from None
             raise ScriptError(f"{scenario.path}:{declared.line}: {error}") from None
     names = {str(node["name"]) for node in nodes}
     later = [node for node in map(defined_by, coming) if node["name"] not in names]
@@ -145,7 +145,7 @@ def plan_of(
         load(scenario.stages, runs_commands=False)
     except ValueError as error:
         raise ScriptError(f"{scenario.path}: {error}") from None
-    made = MeshPlan(
+    plan = MeshPlan(
         nodes=(*nodes, *later),
         off=frozenset(str(node["name"]) for node in later),
         switches=Switches.parse([*(state.switches if state else ()), *scenario.switches]).replace(overrides or {}),
@@ -162,17 +162,17 @@ def plan_of(
         window_s=scenario.window_s,
         state=state,
     )
-    for name, words in made.own_switches:
-        if name not in (known := made.components()):
+    for name, words in plan.own_switches:
+        if name not in (known := plan.components()):
             what = f"no process or component is called so; want {', '.join(known)}"
             raise ScriptError(f"{scenario.path}: set {name}: {what}")
         Switches.parse(words)
-    check_skew(made, scenario)
-    return made
+    check_skew(plan, scenario)
+    return plan
 
 
 @contextmanager
-def _unpacked(scenario: Scenario) -> Iterator[Scenario]:
+def _unpack_files(scenario: Scenario) -> Iterator[Scenario]:
     """Have files that stand inside the scenario, and that a process opens by its path, be files meanwhile.
 
     Raises: ScriptError with the line of what is wrong in one of them."""
@@ -189,7 +189,7 @@ def _unpacked(scenario: Scenario) -> Iterator[Scenario]:
                 read_stages([(path, block.text)])
                 read([(path, block.text)])
         except ValueError as error:
-            raise ScriptError(str(located(block, error))) from None
+            raise ScriptError(str(locate_error(block, error))) from None
     with TemporaryDirectory(prefix="keplab-scenario-") as folder:
         places = {path: str(Path(folder) / f"{number}-{Path(path).name}") for number, path in enumerate(sorted(paths))}
         for path, place in places.items():
@@ -206,11 +206,11 @@ def _with_files(run: Callable[Concatenate[Scenario, P], RunResult]) -> Callable[
     """Have a run find the files that stand inside the scenario."""
 
     @wraps(run)
-    def unpacked(scenario: Scenario, /, *args: P.args, **options: P.kwargs) -> RunResult:
-        with _unpacked(scenario) as found:
+    def run_with_files(scenario: Scenario, /, *args: P.args, **options: P.kwargs) -> RunResult:
+        with _unpack_files(scenario) as found:
             return run(found, *args, **options)
 
-    return unpacked
+    return run_with_files
 
 
 @_with_files
@@ -424,7 +424,7 @@ def run_job(job: Job) -> Outcome:
     try:
         result = simulate(load_scenario(job.scenario), seed=job.seed, overrides=job.overrides)
     except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
-        return crashed(job, error)
+        return crash_outcome(job, error)
     outcome = outcome_of(job, result, problem_of(result))
     return msgspec.structs.replace(outcome, expectations=result.expectations, violations=result.violations)
 
@@ -462,7 +462,7 @@ class _Measured:
     def of(self, run: ScenarioRun) -> tuple[dict[str, float | None], dict[str, str]]:
         """Return the figures by name, and why there is none of those that could not be computed."""
         self.queue.end(run.started_s + run.ended_s)
-        found = {
+        figures = {
             **self._measures.of(run.history, run.started_s, run.ended_s),
             **run.placement.measures(run.ended_s),
             **run.device_use.measures(run.placement.begun_s, run.ended_s),
@@ -470,7 +470,7 @@ class _Measured:
         }
         finished = FinishedRun(run.history, run.placement, self.queue, self.recorded, run.started_s)
         own, errors = finished.values(self.stated)
-        return {**found, **own}, errors
+        return {**figures, **own}, errors
 
 
 def _result(
@@ -486,7 +486,7 @@ def _result(
     # A scenario that settles judges the invariants of a mesh at rest.
     at_rest: tuple[str, ...] = ("I20", "I28") if any(step.verb == "settle" for step in scenario.steps) else ()
     measures, errors = measured.of(run)
-    made = RunResult(
+    run_result = RunResult(
         scenario=scenario.name,
         mode=mode,
         seed=plan.seed,
@@ -511,5 +511,5 @@ def _result(
         seen=run.seen,
     )
     if run.seen is not None and run.seen.missing:
-        _unknown(scenario, made, run.seen.missing)
-    return made
+        _unknown(scenario, run_result, run.seen.missing)
+    return run_result

@@ -154,7 +154,7 @@ def _begin(
     """Return the course of a scenario through a mesh that has started, before its first line."""
     api = mesh.api(ADMIN)
     until = UntilVersion(api)
-    followed = recorder.observed(until) if recorder is not None else until
+    followed = recorder.observer_api(until) if recorder is not None else until
     defined = [resource_of(kind) for kind in scenario.enable_crds]
     arrivals = run.arrivals if mesh.progress is not None else None
     observer = Observer(followed, mesh.clock, chance, recorded, defined, arrivals)

@@ -35,17 +35,17 @@ def check_skew(plan: MeshPlan, scenario: Scenario) -> None:
             apiserver = release
         hosts = {host for node, host in _hosts(plan).items() if _means(component, host, node)}
         releases |= {node: release for node, host in _hosts(plan).items() if host in hosts and node not in own}
-        for node, found in releases.items():
-            if why := skew(found, apiserver):
+        for node, node_release in releases.items():
+            if why := skew(node_release, apiserver):
                 raise ScriptError(f"{scenario.path}:{step.line}: restart {component}: node {node}: {why}")
 
 
 def _hosts(plan: MeshPlan) -> dict[str, str]:
     """Return by node the process that hosts its kubelet."""
-    return dict(_hosted(plan))
+    return dict(_host_pairs(plan))
 
 
-def _hosted(plan: MeshPlan) -> Iterator[tuple[str, str]]:
+def _host_pairs(plan: MeshPlan) -> Iterator[tuple[str, str]]:
     for host, nodes in plan.deal().items():
         yield from ((str(node["name"]), f"kubelet/{host}") for node in nodes)
 

@@ -56,7 +56,7 @@ class Job:
     @property
     def overrides(self) -> dict[str, Value]:
         """The switches that were set. Raises: SwitchError."""
-        return Switches.parse(self.assignments).chosen
+        return Switches.parse(self.assignments).chosen_values
 
 
 class Outcome(msgspec.Struct):
@@ -74,7 +74,7 @@ class Outcome(msgspec.Struct):
     violations: list[Violation] = []
 
 
-def crashed(job: Job, error: Exception) -> Outcome:
+def crash_outcome(job: Job, error: Exception) -> Outcome:
     """Return the outcome of a job that ended with an exception."""
     return Outcome(job.scenario, job.seed, job.command, problem=f"{type(error).__name__}: {error}")
 
@@ -110,7 +110,7 @@ def run_jobs(
     `workers`: 0 for as many as there are cores. An interrupt ends them at once; every outcome in the record
     was passed to `done`.
     """
-    passed = _passed(record)
+    passed = _passed_outcomes(record)
     for job in jobs:
         if job.command in passed:
             done(passed[job.command])
@@ -123,7 +123,7 @@ def run_jobs(
                 file.write(msgspec.json.encode(outcome) + b"\n")
 
 
-def _passed(record: Path | None) -> dict[str, Outcome]:
+def _passed_outcomes(record: Path | None) -> dict[str, Outcome]:
     if record is None or not record.exists():
         return {}
     if not record.read_bytes().endswith(b"\n"):

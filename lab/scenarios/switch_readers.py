@@ -43,7 +43,7 @@ def check_readers(process: str, assignments: Iterable[str]) -> None:
     component = component_of(process)
     if component not in VIEWS_OF:
         raise ValueError(f"no component {process!r}; there are: {', '.join(sorted(VIEWS_OF))}")
-    for name in Switches.parse(assignments).chosen:
+    for name in Switches.parse(assignments).chosen_values:
         if name not in switches_read_by(component):
             readers = ", ".join(each for each in VIEWS_OF if name in switches_read_by(each))
             raise ValueError(f"switch {name} is not read by {process}; it is by {readers}")

@@ -23,10 +23,14 @@ def status_of(operations: Sequence[Operation], result: RunResult) -> Document:
     ends = [each.at_s for each in result.expectations if each.text.startswith("settle ")]
     reached = steps[min(len(ends), len(steps)) - 1] if ends else steps[0]
     timeline: dict[str, list[Document]] = {}
-    for each in operations:
-        if each.step <= reached:
-            entry = {"id": each.id, "step": {"major": each.step, "minor": 0}, each.what: {"operation": dict(each.body)}}
-            timeline.setdefault(str(each.step), []).append(entry)
+    for operation in operations:
+        if operation.step <= reached:
+            entry = {
+                "id": operation.id,
+                "step": {"major": operation.step, "minor": 0},
+                operation.what: {"operation": dict(operation.body)},
+            }
+            timeline.setdefault(str(operation.step), []).append(entry)
     minors: dict[int, int] = {}
     for number, (at_s, what, body) in enumerate(_besides(operations, result)):
         major = next((step for step, end in zip(steps, ends, strict=False) if at_s <= end), reached)
@@ -49,10 +53,10 @@ def status_of(operations: Sequence[Operation], result: RunResult) -> Document:
 def _besides(operations: Sequence[Operation], result: RunResult) -> list[tuple[float, str, Document]]:
     """Return what the scheduler did, in the order of time: when, what, and to which pod."""
     own = {str((each.body.get("objectMeta") or {}).get("name")) for each in operations if each.what == "delete"}
-    found: list[tuple[float, str, Document]] = []
+    entries: list[tuple[float, str, Document]] = []
     for pod in result.pods:
         if pod.bound_s is not None and pod.nodes:
-            found.append((pod.bound_s, "podScheduled", {"pod": pod.name, "nodeName": pod.nodes[-1]}))
+            entries.append((pod.bound_s, "podScheduled", {"pod": pod.name, "nodeName": pod.nodes[-1]}))
         if pod.leaving_s is not None and pod.name not in own and not pod.is_owned:
-            found.append((pod.leaving_s, "delete", {"pod": pod.name}))
-    return sorted(found, key=lambda each: (each[0], each[1], each[2]["pod"]))
+            entries.append((pod.leaving_s, "delete", {"pod": pod.name}))
+    return sorted(entries, key=lambda each: (each[0], each[1], each[2]["pod"]))

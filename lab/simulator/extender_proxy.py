@@ -53,11 +53,11 @@ class ExtenderProxy:
         pod = _pod_of(body)
         timeout_s = extender.http_timeout or TIMEOUT_S
         answer = await self.transport.post(extender, verb_url(extender, verb), body, timeout_s, traceparent)
-        found = in_go_form(verb, answer)
-        if isinstance(found, str):
-            raise ExtenderError(f"extender {extender.url_prefix} answers {found[:200]!r} to {verb}")
-        await self._record(pod, verb, extender.url_prefix, found)
-        return go_json(found).encode()
+        go_answer = in_go_form(verb, answer)
+        if isinstance(go_answer, str):
+            raise ExtenderError(f"extender {extender.url_prefix} answers {go_answer[:200]!r} to {verb}")
+        await self._record(pod, verb, extender.url_prefix, go_answer)
+        return go_json(go_answer).encode()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -85,10 +85,10 @@ class ExtenderProxy:
 def _pod_of(body: bytes) -> Key:
     """Return the pod that a question is about. Raises: ValueError."""
     try:
-        found = msgspec.json.decode(body)
+        question = msgspec.json.decode(body)
     except UNREADABLE as error:
         raise ValueError(f"the question is no JSON: {error}") from None
-    folded = {str(key).lower(): value for key, value in found.items()} if isinstance(found, dict) else {}
+    folded = {str(key).lower(): value for key, value in question.items()} if isinstance(question, dict) else {}
     pod = folded.get("pod")
     if isinstance(pod, dict):
         metadata = metadata_of(pod)

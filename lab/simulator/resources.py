@@ -70,7 +70,7 @@ class Resources:
         self.start.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = {
             "objects": list((await self._all()).values()),
-            "configuration": self.configuration.given() if self.configuration is not None else None,
+            "configuration": self.configuration.file_document() if self.configuration is not None else None,
         }
         write_atomically(self.start, msgspec.json.encode(content), mode=0o600)
 
@@ -92,14 +92,14 @@ class Resources:
         Failed: for some objects, the others were created.
         """
         try:
-            found = msgspec.json.decode(body)
+            snapshot = msgspec.json.decode(body)
         except UNREADABLE as error:
             raise Refused(f"the document is no JSON: {error}") from None
-        if not isinstance(found, dict) or (found and not found.keys() & {*MEMBERS, "schedulerConfig"}):
+        if not isinstance(snapshot, dict) or (snapshot and not snapshot.keys() & {*MEMBERS, "schedulerConfig"}):
             raise Refused(f"want one object with any of {', '.join((*MEMBERS, 'schedulerConfig'))}")
-        placed = list(_placed(found))
-        if found.get("schedulerConfig") is not None and self.configuration is not None:
-            wanted, gone = of_older_release(found["schedulerConfig"])
+        placed = list(_placed_objects(snapshot))
+        if snapshot.get("schedulerConfig") is not None and self.configuration is not None:
+            wanted, gone = of_older_release(snapshot["schedulerConfig"])
             if gone:
                 log.info("import.merged_plugins", plugins=gone)
             async with self.configuration.lock:
@@ -112,9 +112,9 @@ class Resources:
 
     async def _know_claims(self, loader: Loader, placed: list[Placed]) -> None:
         """Have volumes find the claims that are in the mesh already, and not in the document."""
-        for each in placed:
-            is_volume = each.document["kind"] == "PersistentVolume"
-            claim = (each.document.get("spec") or {}).get("claimRef") if is_volume else None
+        for placed_object in placed:
+            is_volume = placed_object.document["kind"] == "PersistentVolume"
+            claim = (placed_object.document.get("spec") or {}).get("claimRef") if is_volume else None
             if not isinstance(claim, dict) or not claim.get("uid"):
                 continue
             key = Key(str(claim.get("namespace") or ""), str(claim.get("name") or ""))
@@ -130,7 +130,7 @@ class Resources:
         wanted = {_at(document): document for document in content["objects"]}
         if self.configuration is not None and content["configuration"] is not None:
             async with self.configuration.lock:
-                if self.configuration.given() != content["configuration"]:
+                if self.configuration.file_document() != content["configuration"]:
                     await self.configuration.replace(content["configuration"])
         deadline = self.clock.now() + RESET_MAX_S
         failures: list[str] = []
@@ -168,7 +168,7 @@ class Resources:
                 failures.append(f"{at[0]} {at[1]}: {error.message}")
         for at in changed:
             try:
-                await self.client.update(at[0], at[1], _restored(there[at], wanted[at]))
+                await self.client.update(at[0], at[1], _newer_version(there[at], wanted[at]))
             except ApiError as error:
                 failures.append(f"{at[0]} {at[1]}: {error.message}")
         if missing and not extra:
@@ -200,13 +200,13 @@ class Resources:
         ]
 
     async def _all(self) -> dict[At, Document]:
-        found: dict[At, Document] = {}
+        documents: dict[At, Document] = {}
         for resource in self._kinds():
             try:
-                found.update(await self._list(resource))
+                documents.update(await self._list(resource))
             except NotFound:
                 continue  # a kind whose feature gate is off
-        return found
+        return documents
 
     async def _list(self, resource: str) -> dict[At, Document]:
         known: Resource = resources()[resource]
@@ -215,10 +215,10 @@ class Resources:
         return {(resource, key_of(document)): document for document in whole}
 
 
-def _placed(found: dict[str, Any]) -> Iterator[Placed]:
+def _placed_objects(snapshot: dict[str, Any]) -> Iterator[Placed]:
     """Yield the objects of a snapshot. Raises: Refused naming member and number."""
     for member, resource in MEMBERS.items():
-        items = found.get(member)
+        items = snapshot.get(member)
         if items is not None and not isinstance(items, list):
             raise Refused(f"{member}: want an array, not {type(items).__name__}")
         known = resources()[resource]
@@ -251,7 +251,7 @@ def _is_another_pod(there: Document, wanted: Document) -> bool:
     return there["kind"] == "Pod" and there.get("spec") != wanted.get("spec")
 
 
-def _restored(there: Document, wanted: Document) -> Document:
+def _newer_version(there: Document, wanted: Document) -> Document:
     """Return what was wanted as a newer version of what is there."""
     own = {key: value for key, value in metadata_of(there).items() if key in ("uid", "resourceVersion")}
     return {**_plain(wanted), "metadata": {**_plain(wanted)["metadata"], **own}, "status": there.get("status", {})}

@@ -19,7 +19,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.nominator import Nominator
 from scheduler.configuration.document import API_VERSION, KIND, Extender
 from scheduler.configuration.file import Configured
-from scheduler.configuration.parser import ConfigurationError, completed, read
+from scheduler.configuration.parser import ConfigurationError, read, with_defaults
 from scheduler.entry import DEFAULT_SCHEDULER, Handle
 from scheduler.framework.world import FixedWorld
 from scheduler.queue.exclusions import Exclusions
@@ -63,14 +63,14 @@ class SchedulerConfiguration:
     switches: Switches
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def given(self) -> Document:
+    def file_document(self) -> Document:
         """Return the content of the file."""
         found = yaml_text.load(self.path.read_text(encoding="utf-8")) if self.path.exists() else None
         return found if isinstance(found, dict) else dict(NO_FILE)
 
     def in_force(self) -> Document:
         """Return the configuration with every default and each profile's plugins. Raises: Invalid."""
-        whole: Document = _with_integers({**NO_FILE, **self._checked(self.given())})
+        whole: Document = _with_integers({**NO_FILE, **self._check_document(self.file_document())})
         election = whole.get("leaderElection")
         if isinstance(election, dict) and election.get("leaderElect", False) is None:
             # What the file leaves open the mesh decides: one scheduler has no leader; of several it is not known here.
@@ -81,7 +81,7 @@ class SchedulerConfiguration:
 
     def extenders(self) -> tuple[Extender, ...]:
         """Return the extenders in the order of the configuration. Raises: Invalid."""
-        return read_document(self.given()).configuration.extenders
+        return read_document(self.file_document()).configuration.extenders
 
     async def apply(self, posted: Any) -> None:
         """Use the profiles and extenders of a configuration. Raises: Invalid: nothing changed; NotRestarted."""
@@ -89,11 +89,13 @@ class SchedulerConfiguration:
             raise Invalid(f"want a {KIND}, not {type(posted).__name__}")
         read_document(posted)
         wanted = {key: posted[key] for key in TAKEN if posted.get(key) is not None}
-        await self.replace({**{key: value for key, value in self.given().items() if key not in TAKEN}, **wanted})
+        await self.replace(
+            {**{key: value for key, value in self.file_document().items() if key not in TAKEN}, **wanted}
+        )
 
     async def replace(self, document: Document) -> None:
         """Restart the scheduler with this document. Raises: Invalid: nothing changed; NotRestarted."""
-        self._checked(document)
+        self._check_document(document)
         old = self.path.read_bytes() if self.path.exists() else msgspec.json.encode(NO_FILE)
         write_atomically(self.path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", mode=0o600)
         try:
@@ -112,7 +114,7 @@ class SchedulerConfiguration:
         if answer.get("error"):
             raise NotRestarted(str(answer["error"]))
 
-    def _checked(self, document: Document) -> Document:
+    def _check_document(self, document: Document) -> Document:
         """Return a document as it is in force. Raises: Invalid."""
         configured = read_document(document, self.switches, self.path)
         handle = Handle(
@@ -143,7 +145,7 @@ def _with_integers(value: Any) -> Any:
 def read_document(document: Document, switches: Switches | None = None, path: Path = Path("config")) -> Configured:
     """Parse a configuration document. Raises: Invalid naming field and value."""
     try:
-        found = completed(read(msgspec.json.encode({**NO_FILE, **document}).decode()), DEFAULT_SCHEDULER)
+        found = with_defaults(read(msgspec.json.encode({**NO_FILE, **document}).decode()), DEFAULT_SCHEDULER)
     except ConfigurationError as error:
         raise Invalid(str(error)) from None
     return Configured(switches or Switches(), str(path), found)
@@ -157,14 +159,14 @@ def of_older_release(posted: Any) -> tuple[Any, list[str]]:
     """
     gone: list[str] = []
 
-    def kept(value: Any) -> Any:
+    def without_merged(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: kept(each) for key, each in value.items()}
+            return {key: without_merged(each) for key, each in value.items()}
         if isinstance(value, list):
             left = [each for each in value if not (isinstance(each, dict) and each.get("name") in MERGED_INTO)]
             gone.extend(str(each["name"]) for each in value if each not in left)
-            return [kept(each) for each in left]
+            return [without_merged(each) for each in left]
         return value
 
     taken = {key: posted[key] for key in TAKEN if key in posted} if isinstance(posted, dict) else posted
-    return kept(taken), sorted(set(gone))
+    return without_merged(taken), sorted(set(gone))

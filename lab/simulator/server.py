@@ -78,7 +78,7 @@ class SimulatorApi:
 
     def app(self) -> web.Application:
         """Return the aiohttp application."""
-        app = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
+        app = web.Application(middlewares=[self._guard], client_max_size=BODY_MAX)
         base = "/api/v1"
         app.router.add_get(f"{base}/schedulerconfiguration", self._get_configuration)
         app.router.add_post(f"{base}/schedulerconfiguration", self._post_configuration)
@@ -117,7 +117,7 @@ class SimulatorApi:
             await self._proxy.close()
 
     @web.middleware
-    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let in whom it is for, and answer what goes wrong in one line."""
         self._asked += 1
         headers = self._cors(request)

@@ -57,48 +57,48 @@ class Settings:
 def read_settings(path: Path) -> Settings:
     """Read the settings from the file. Raises: SettingsError naming the file, the field and the value."""
     try:
-        found = yaml_text.load(path.read_text(encoding="utf-8"))
-        return _settings(found)
+        document = yaml_text.load(path.read_text(encoding="utf-8"))
+        return _settings(document)
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise SettingsError(f"{path}: {error}") from None
 
 
-def _settings(found: Any) -> Settings:
-    if not isinstance(found, dict):
-        raise ValueError(f"want a {KIND}, not {type(found).__name__}")
+def _settings(document: Any) -> Settings:
+    if not isinstance(document, dict):
+        raise ValueError(f"want a {KIND}, not {type(document).__name__}")
     for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
-        if found.get(name) != wanted:
-            raise ValueError(f"{name} {found.get(name)!r}: want {wanted}")
-    if unknown := [name for name in found if name not in (*_TEXTS, *_FLAGS, *_OTHERS)]:
+        if document.get(name) != wanted:
+            raise ValueError(f"{name} {document.get(name)!r}: want {wanted}")
+    if unknown := [name for name in document if name not in (*_TEXTS, *_FLAGS, *_OTHERS)]:
         raise ValueError(
             f"{unknown[0]}: no field of a {KIND}; there are {', '.join(sorted((*_TEXTS, *_FLAGS, *_OTHERS)))}"
         )
     for name in _TEXTS:
-        if not isinstance(found.get(name) or "", str):
-            raise ValueError(f"{name} {found[name]!r}: want a text")
+        if not isinstance(document.get(name) or "", str):
+            raise ValueError(f"{name} {document[name]!r}: want a text")
     for name in _FLAGS:
-        if not isinstance(found.get(name) or False, bool):
-            raise ValueError(f"{name} {found[name]!r}: want true or false")
-    modes = [name for name in IMPORTS if found.get(name)]
+        if not isinstance(document.get(name) or False, bool):
+            raise ValueError(f"{name} {document[name]!r}: want true or false")
+    modes = [name for name in IMPORTS if document.get(name)]
     if len(modes) > 1:
         raise ValueError(f"{modes[0]} and {modes[1]} cannot be used simultaneously")
-    if modes and modes[0] != "replayEnabled" and not found.get("kubeConfig"):
+    if modes and modes[0] != "replayEnabled" and not document.get("kubeConfig"):
         raise ValueError(f"{modes[0]} needs kubeConfig, the cluster that is read")
-    if found.get("replayEnabled") and not found.get("recordFilePath"):
+    if document.get("replayEnabled") and not document.get("recordFilePath"):
         raise ValueError("replayEnabled needs recordFilePath, the record that is replayed")
-    source = str(found.get("kubeConfig") or "")
+    source = str(document.get("kubeConfig") or "")
     return Settings(
-        port=_port(found.get("port") or 0),
-        etcd_url=str(found.get("etcdURL") or ""),
-        cors_origins=_origins(found.get("corsAllowedOriginList") or []),
-        scheduler_config=str(found.get("kubeSchedulerConfigPath") or ""),
-        has_own_scheduler=not found.get("externalSchedulerEnabled"),
-        import_kubeconfig=source if found.get("externalImportEnabled") else "",
-        import_selector=_selector(found.get("resourceImportLabelSelector") or {}),
-        sync_kubeconfig=source if found.get("resourceSyncEnabled") else "",
-        replay_file=str(found.get("recordFilePath") or "") if found.get("replayEnabled") else "",
+        port=_port(document.get("port") or 0),
+        etcd_url=str(document.get("etcdURL") or ""),
+        cors_origins=_origins(document.get("corsAllowedOriginList") or []),
+        scheduler_config=str(document.get("kubeSchedulerConfigPath") or ""),
+        has_own_scheduler=not document.get("externalSchedulerEnabled"),
+        import_kubeconfig=source if document.get("externalImportEnabled") else "",
+        import_selector=_selector(document.get("resourceImportLabelSelector") or {}),
+        sync_kubeconfig=source if document.get("resourceSyncEnabled") else "",
+        replay_file=str(document.get("recordFilePath") or "") if document.get("replayEnabled") else "",
     )
 
 

@@ -43,14 +43,14 @@ def versions(query: Mapping[str, str]) -> dict[str, str]:
 
     Raises: ValueError naming a parameter that is not a version.
     """
-    found: dict[str, str] = {}
+    watch_versions: dict[str, str] = {}
     for name, resource in PARAMETERS.items():
         names = [f"{each}{ending}" for each in ({name, f"{name.removesuffix('s')}s"}) for ending in _ENDINGS]
         given = next((query[each] for each in names if query.get(each)), "")
         if given and not (VERSION.fullmatch(given) and int(given) <= VERSION_MAX):
             raise ValueError(f"{name}LastResourceVersion: want a version, not {given!r}")
-        found[resource] = given
-    return found
+        watch_versions[resource] = given
+    return watch_versions
 
 
 async def relay(api: Api, since: Mapping[str, str], write: Callable[[bytes], Awaitable[None]]) -> None:
@@ -102,9 +102,9 @@ async def _watch(api: Api, resource: str, version: str) -> AsyncGenerator[tuple[
 
 def line_of(resource: str, event_type: str, body: bytes) -> bytes:
     """Return one line; the object has no apiVersion and kind, as in typed clients."""
-    found: Any = msgspec.Raw(body)
+    content: Any = msgspec.Raw(body)
     if event_type != "ERROR":
         document = msgspec.json.decode(body)
-        found = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
+        content = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
     plural = resources()[resource].plural
-    return msgspec.json.encode({"Kind": plural, "EventType": event_type, "Obj": found}) + b"\n"
+    return msgspec.json.encode({"Kind": plural, "EventType": event_type, "Obj": content}) + b"\n"

@@ -39,11 +39,11 @@ def build(config: SimulatorApiConfig, seams: Seams) -> SimulatorApi:
 
 def _sources(config: SimulatorApiConfig, seams: Seams, client: Client) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """Return what fills the mesh while the API serves."""
-    found: list[Callable[[], Coroutine[Any, Any, None]]] = []
+    tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
     if config.import_kubeconfig:
-        found.append(partial(sources.import_once, client, config.import_kubeconfig, config.import_selector))
+        tasks.append(partial(sources.import_once, client, config.import_kubeconfig, config.import_selector))
     if config.sync_kubeconfig:
-        found.append(partial(sources.follow, client, config.sync_kubeconfig))
+        tasks.append(partial(sources.follow, client, config.sync_kubeconfig))
     if config.replay:
-        found.append(partial(sources.replay, client, seams.clock, config.replay))
-    return found
+        tasks.append(partial(sources.replay, client, seams.clock, config.replay))
+    return tasks

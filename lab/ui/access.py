@@ -155,10 +155,13 @@ class LocalMesh:
         try:
             state = dict(ask(self._data, {"verb": "status"}, SUPERVISOR_MAX_S)["status"])
         except (NoAnswer, KeyError) as error:
-            found = read_state(self._data)
-            if found is None:
+            stored_state = read_state(self._data)
+            if stored_state is None:
                 raise MeshError(f"no mesh runs on {self._data}") from None
-            state = {**found, "conditions": [{"type": "SupervisorNotAnswering", "process": "", "message": str(error)}]}
+            state = {
+                **stored_state,
+                "conditions": [{"type": "SupervisorNotAnswering", "process": "", "message": str(error)}],
+            }
         for process in state["processes"]:
             pid = process["pid"]
             if pid and parent_of(pid) != state["supervisor_pid"]:
@@ -221,10 +224,10 @@ class ContainerMesh:
         processes: list[dict[str, Any]] = []
         for service in SERVICES:
             try:
-                found = await loop.getaddrinfo(service, HEALTH_PORT, type=socket.SOCK_STREAM)
+                address_infos = await loop.getaddrinfo(service, HEALTH_PORT, type=socket.SOCK_STREAM)
             except OSError:
                 continue
-            addresses = sorted({str(each[4][0]) for each in found})
+            addresses = sorted({str(each[4][0]) for each in address_infos})
             for number, address in enumerate(addresses):
                 several = len(addresses) > 1 or service == "kubelet"
                 name = f"{service}/{number}" if several else service

@@ -153,8 +153,8 @@ class Alarms:
             return
         for violation in auditor.violations[self._reported :]:
             self.violations.append(violation)
-            found = {"alarm": "violation", **msgspec.to_builtins(violation)}
-            self._live.announce(frames.ALARM, found, f"violation {len(self.violations)}")
+            alarm = {"alarm": "violation", **msgspec.to_builtins(violation)}
+            self._live.announce(frames.ALARM, alarm, f"violation {len(self.violations)}")
         self._reported = len(auditor.violations)
 
     def _end(self, why: str) -> None:
@@ -162,14 +162,14 @@ class Alarms:
         self.why_not, self._auditor = why, None
 
     @property
-    def lost(self) -> int:
+    def lost_write_count(self) -> int:
         """Number of writes that were acknowledged and lost."""
         return sum(each.invariant == ACKNOWLEDGED and not each.by_hand for each in self.violations)
 
-    def caused(self, wanted: FaultOrder) -> None:
+    def follow_fault(self, wanted: FaultOrder) -> None:
         """Start to follow a fault that was injected now."""
         live = self._live
-        fault = Fault(wanted, live.now_s, process_named(live, wanted.target), ready_nodes(live), self.lost)
+        fault = Fault(wanted, live.now_s, process_named(live, wanted.target), ready_nodes(live), self.lost_write_count)
         # Another fault of this process ends the count of the one before.
         self.faults = [each for each in self.faults if each.is_over or each.wanted.target != wanted.target]
         self.faults = [*self.faults[-FAULTS_KEPT + 1 :], fault]
@@ -177,7 +177,7 @@ class Alarms:
     def look(self) -> None:
         """Compare the faults that are not over with the present state of the mesh."""
         for fault in self.faults:
-            if not fault.is_over and fault.look(self._live, self._live.now_s, self.lost):
+            if not fault.is_over and fault.look(self._live, self._live.now_s, self.lost_write_count):
                 found = {"alarm": "fault", **fault.document()}
                 self._live.announce(frames.ALARM, found, f"fault {fault.wanted.target} {fault.at_s}")
 

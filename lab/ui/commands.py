@@ -34,7 +34,7 @@ class CommandLog:
         fields = {"command": command, **{name: value for name, value in data.items() if value not in ("", None)}}
         folder = self._live.place.access.events
         if self._file is None and folder is not None:
-            self._file = self._opened(folder)
+            self._file = self._open_log(folder)
         if self._file is not None:
             self._file.write(EVENT, data=fields)
             return
@@ -43,7 +43,7 @@ class CommandLog:
         self._live.take_lines([Entry(encode(line).rstrip(b"\n"), line)])
 
     @staticmethod
-    def _opened(folder: Path) -> FileEventLog | None:
+    def _open_log(folder: Path) -> FileEventLog | None:
         try:
             return FileEventLog(folder, COMPONENT, RealClock(), new_incarnation(seeded_random(None)), DEFAULT)
         except OSError as error:

@@ -30,12 +30,12 @@ class Explainers:
     async def pod(self, processes: Sequence[Mapping[str, Any]], namespace: str, name: str) -> dict[str, Any]:
         """Return why a pod is where it is, as `keplab explain pod/NAME -o json` does. Raises: NotFound, Unavailable."""
         path = f"/explain/{quote(namespace, safe='')}/{quote(name, safe='')}"
-        found = latest(await self._answers(processes, path, "scheduler"))
-        if found is None:
+        answer = latest(await self._answers(processes, path, "scheduler"))
+        if answer is None:
             raise NotFound(f"no scheduler knows pod {namespace}/{name}")
-        if found.get("node"):
-            found["kubelet"] = next(iter(await self._answers(processes, path, "kubelet")), None)
-        return found
+        if answer.get("node"):
+            answer["kubelet"] = next(iter(await self._answers(processes, path, "kubelet")), None)
+        return answer
 
     async def queue(self, processes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the longest queue of a scheduler, as `keplab explain scheduler/queue -o json` does.

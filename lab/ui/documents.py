@@ -10,14 +10,14 @@ from apiserver_fake.rest.tables import columns_of
 from lab.experiments.document import DocumentError, read_document
 from lab.experiments.page_document import page_document
 from lab.experiments.style import GRAPHICS
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.recordings.format import SUFFIX
 from lab.recordings.reader import Recording
 from lab.recordings.recorded_api import RecordedApi, column_documents
 from lab.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from lab.scenarios.decisions.difference import Compared, Difference, compare
-from lab.scenarios.recording_summary import decisions_of, explained, queue_at
-from lab.scenarios.traces.document import drawn
+from lab.scenarios.recording_summary import decisions_of, explanation_at, queue_at
+from lab.scenarios.traces.document import drawing_document
 from lab.scenarios.traces.waterfall import SpanGraph, waterfall
 from services.api.errors import NotFound
 from services.api.meta import Document
@@ -204,11 +204,11 @@ def explain(recording: Recording, namespace: str, name: str, rv: int) -> dict[st
     stop = rv or recording.rv_range[1]
     known = f"{namespace}/{name}"
     own = [each for each in decisions_of(recording) if each.name == known]
-    found = explained(recording, namespace, name, stop, own)
-    if found is None:
+    explanation = explanation_at(recording, namespace, name, stop, own)
+    if explanation is None:
         raise NotFound(f"the recording has no pod {known} at version {stop}")
-    del found["would_fit_if"], found["wakes_on"]
-    return {**found, "decisions": [each for each in own if each.event in SCHEDULER_EVENTS], "is_past": True}
+    del explanation["would_fit_if"], explanation["wakes_on"]
+    return {**explanation, "decisions": [each for each in own if each.event in SCHEDULER_EVENTS], "is_past": True}
 
 
 def queue(recording: Recording, rv: int) -> dict[str, Any]:
@@ -232,10 +232,10 @@ def trace(
     spans: Iterable[FinishedSpan] | SpanGraph, namespace: str, name: str, *, whole: bool = False
 ) -> dict[str, Any]:
     """Return a pod's spans and critical path, as `keplab trace -o json` prints them, with depths. Raises: NotFound."""
-    found = waterfall(spans, name, namespace, whole=whole)
-    if found is None:
+    pod_waterfall = waterfall(spans, name, namespace, whole=whole)
+    if pod_waterfall is None:
         raise NotFound(f"no span names pod {namespace}/{name}")
-    return drawn(found)
+    return drawing_document(pod_waterfall)
 
 
 # -- differences -----------------------------------------------------------------------------------------
@@ -243,16 +243,18 @@ def trace(
 
 def difference(first: Sequence[Decision], second: Sequence[Decision], *, with_times: bool = False) -> dict[str, Any]:
     """Return how the second run decided differently: the first difference, and the others in order of time."""
-    found: Compared = compare(first, second, with_times=with_times)
+    differences: Compared = compare(first, second, with_times=with_times)
     return {
-        "counts": {"a": found.counts[0], "b": found.counts[1]},
-        "same": found.same,
-        "last_same": found.last_same,
-        "first": _difference(found.differences[0]) if found.differences else None,
-        "difference_count": len(found.differences),
-        "differences": [_difference(each) for each in found.differences[:DIFFERENCES_MAX]],
-        "reordered": {"a": found.reordered.first, "b": found.reordered.second} if found.reordered else None,
-        "text": "" if found.differences else f"no difference in {counted(found.counts[0], 'decision')}",
+        "counts": {"a": differences.counts[0], "b": differences.counts[1]},
+        "same": differences.same,
+        "last_same": differences.last_same,
+        "first": _difference(differences.differences[0]) if differences.differences else None,
+        "difference_count": len(differences.differences),
+        "differences": [_difference(each) for each in differences.differences[:DIFFERENCES_MAX]],
+        "reordered": {"a": differences.reordered.first, "b": differences.reordered.second}
+        if differences.reordered
+        else None,
+        "text": "" if differences.differences else f"no difference in {count_text(differences.counts[0], 'decision')}",
     }
 
 

@@ -143,27 +143,27 @@ class Jobs:
 
         The arms are those by which the README beside a scenario compares it.
         """
-        found: list[dict[str, Any]] = []
+        scenarios: list[dict[str, Any]] = []
         for top in self._tops:
             offered: dict[Path, Mapping[str, Sequence[str]]] = {}
             for path in sorted(top.rglob(f"*{ENDING}")):
                 if path.parent not in offered:
-                    offered[path.parent] = _offered(path.parent)
+                    offered[path.parent] = _folder_arms(path.parent)
                 with contextlib.suppress(OSError, UnicodeError):
                     about, arms = _about(path.read_text("utf-8")), _arms(offered[path.parent].get(path.stem, ()))
-                    found.append({"path": f"{top.name}/{path.relative_to(top)}", **about, "arms": arms})
-        return found
+                    scenarios.append({"path": f"{top.name}/{path.relative_to(top)}", **about, "arms": arms})
+        return scenarios
 
     def _path_of(self, text: str) -> Path:
         """Return the scenario that is meant. Raises: BadRequest for what is not below the folders."""
         given = Path(text.replace("\0", ""))
         for top in self._tops:
             inside = Path(*given.parts[1:]) if given.parts[:1] == (top.name,) else given
-            for each in (given, top / inside):
-                path = each.resolve()
+            for candidate in (given, top / inside):
+                path = candidate.resolve()
                 if path.is_relative_to(top) and path.suffix == ENDING and path.is_file():
-                    return _shown(path)
-        tops = ", ".join(str(_shown(top)) for top in self._tops) or "(none)"
+                    return _display_path(path)
+        tops = ", ".join(str(_display_path(top)) for top in self._tops) or "(none)"
         raise BadRequest(f"scenario: {text[:200]!r} is no file *{ENDING} below {tops}")
 
     def start(self, body: bytes) -> Job:
@@ -272,14 +272,14 @@ class Jobs:
                     return
 
 
-def _shown(path: Path) -> Path:
+def _display_path(path: Path) -> Path:
     """Return a path as it is typed from here, if it is below."""
     with contextlib.suppress(ValueError):
         return path.relative_to(Path.cwd())
     return path
 
 
-def _offered(folder: Path) -> Mapping[str, Sequence[str]]:
+def _folder_arms(folder: Path) -> Mapping[str, Sequence[str]]:
     """Return the arms that a folder's README.md has, by scenario; none if it cannot be read."""
     try:
         return findings_of(folder).arms

@@ -108,12 +108,12 @@ class LineFeed:
     def _whole(self, name: str, pieces: Sequence[tuple[Path, int]]) -> Iterator[Entry]:
         """Yield what a file has had when this was begun, however fast it grows."""
         for path, size in pieces:
-            while self._offsets.get(path, 0) < size and (some := list(self._added(name, path))):
+            while self._offsets.get(path, 0) < size and (some := list(self._new_entries(name, path))):
                 yield from some
 
     def poll(self) -> list[Entry]:
         """Return the lines added since the last call, oldest first."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         self.is_behind = False
         files = files_of(self._folder)
         if sum(map(len, files.values())) < len(self._offsets):
@@ -122,11 +122,11 @@ class LineFeed:
             self._numbers = {name: number for name, number in self._numbers.items() if name in files}
         for name, pieces in files.items():
             for path in pieces:
-                found += self._added(name, path)
-        found.sort(key=MOMENT)
-        return found
+                entries += self._new_entries(name, path)
+        entries.sort(key=MOMENT)
+        return entries
 
-    def _added(self, name: str, path: Path) -> Iterator[Entry]:
+    def _new_entries(self, name: str, path: Path) -> Iterator[Entry]:
         offset = self._offsets.get(path, 0)
         try:
             if path.stat().st_size == offset:

@@ -144,7 +144,7 @@ class Live:
                 _log.warning("ui.kinds_unknown", error=str(error))
                 await asyncio.sleep(RATES_S)
 
-    def followed(self) -> list[tuple[str, str]]:
+    def followed_kinds(self) -> list[tuple[str, str]]:
         """Return the followed kinds, each with the only namespace that is followed ("": all)."""
         return [(resource, PARTS.get(resource, "")) for resource in self.feeds]
 
@@ -171,9 +171,9 @@ class Live:
         self._has_changed = False
         if self.model.compact() and self.listeners:
             self.model.forget_changes()
-            made = self.model.frames()
+            new_frames = self.model.frames()
             for listener in list(self.listeners):
-                listener.whole(made)
+                listener.whole(new_frames)
             return
         if not self.listeners:
             self.model.forget_changes()
@@ -184,9 +184,9 @@ class Live:
             "nodes": list(self.model.nodes.changed),
             "pods": list(self.model.pods.changed),
         }
-        made = self.model.delta()
+        new_frames = self.model.delta()
         for listener in list(self.listeners):
-            listener.columns(made, changed)
+            listener.columns(new_frames, changed)
 
     def whole(self) -> list[bytes]:
         """Return all columns as they are now."""
@@ -274,7 +274,7 @@ class Live:
             self.status_error = ""
         except MeshError as error:
             self.status_error = str(error)
-            self.status = {**self.status, "processes": [_gone(each) for each in self.status["processes"]]}
+            self.status = {**self.status, "processes": [_mark_gone(each) for each in self.status["processes"]]}
         processes = self.status["processes"]
         self.rates.forget([process["name"] for process in processes])
         if self.listeners or is_asked:
@@ -305,17 +305,17 @@ class Live:
             (each["target"], "link" if each["action"] in ("cut", "slow") else "down"): each
             for each in self.status.get("faults", ())
         }
-        for each in self.status["processes"]:
-            name = each["name"]
-            shown = {field: each.get(field) for field in SHOWN_OF_PROCESSES}
+        for process in self.status["processes"]:
+            name = process["name"]
+            shown = {field: process.get(field) for field in SHOWN_OF_PROCESSES}
             link = self.rates.link(name, "apiserver")
             paused = faults.get((name, "down"))
             processes.append(
                 {
                     **shown,
                     **self.rates.process(name),
-                    "leads": self._leads.get(name) if each["ready"] else None,
-                    "answers": each.get("answers", True),
+                    "leads": self._leads.get(name) if process["ready"] else None,
+                    "answers": process.get("answers", True),
                     "fault": paused,
                     "by_hand": {action: line for action in BY_HAND if (line := self.place.how_to_break(name, action))},
                 }
@@ -364,7 +364,7 @@ SHOWN_OF_PROCESSES: Final = (
 """Fields of a process that are shown as in `keplab status -o json`."""
 
 
-def _gone(process: dict[str, Any]) -> dict[str, Any]:
+def _mark_gone(process: dict[str, Any]) -> dict[str, Any]:
     return {**process, "ready": False, "state": "Gone", "uptime_s": 0.0}
 
 
@@ -397,7 +397,7 @@ class Feed:
         """Begin to take a full state anew."""
         self._arrived = set() if self._has_any else None
 
-    def arrived(self, item: Item) -> None:
+    def on_arrived(self, item: Item) -> None:
         """Take one object of a full state; a known object changes nothing that is shown."""
         key = item.key.namespace, item.key.name
         try:
@@ -409,7 +409,7 @@ class Feed:
         self._has_any = True
         self._take(self._kind, self._event("MODIFIED" if self.has_synced else "ADDED", key, uid, item.rv, item.body))
 
-    def replaced(self, items: list[Item], rv: int) -> None:
+    def on_replaced(self, items: list[Item], rv: int) -> None:
         """End a full state: the objects that arrived are all that exist."""
         arrived, self._arrived = self._arrived, None
         gone = [key for key in self._known(self.resource) if key not in arrived] if arrived is not None else []
@@ -420,12 +420,12 @@ class Feed:
     def _event(self, kind: str, key: tuple[str, str], uid: str, rv: int, body: bytes = b"") -> WatchEvent:
         return WatchEvent(type=kind, resource=self.resource, namespace=key[0], name=key[1], uid=uid, rv=rv, body=body)
 
-    def happened(self, event: WatchEvent) -> None:
+    def on_event(self, event: WatchEvent) -> None:
         """Take one change from the watch."""
         self._has_any = True
         self._take(self._kind, event)
 
-    def progressed(self, rv: int, *, is_bookmark: bool) -> None:
+    def on_progressed(self, rv: int, *, is_bookmark: bool) -> None:
         """Note the version up to which this kind was received."""
         self.rv = rv
 

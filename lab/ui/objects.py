@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from lab.recordings.redaction import redacted, redacted_text
+from lab.recordings.redaction import redact, redacted_text
 from lab.ui.documents import kind_documents
 from lab.ui.rest import MANAGER, Rest
 from services.api.documents import yaml_text
@@ -76,9 +76,9 @@ class Objects:
             columns = table["columnDefinitions"]
             metadata = table.get("metadata") or {}
             version = version or str(metadata.get("resourceVersion", ""))
-            found = [_row(each) for each in table.get("rows") or ()]
-            rows += [row for row in found if _has(row, wanted)]
-            looked_at += len(found)
+            page_rows = [_row(each) for each in table.get("rows") or ()]
+            rows += [row for row in page_rows if _has(row, wanted)]
+            looked_at += len(page_rows)
             after = metadata.get("continue", "")
             if not after or len(rows) >= limit or looked_at >= LOOKED_AT_MAX:
                 break
@@ -98,11 +98,11 @@ class Objects:
     async def one(self, kind: ServedKind, namespace: str, name: str, rv: int) -> dict[str, Any]:
         """Return one object, with the values of Secrets hidden. Raises: ApiError."""
         found = await self._rest.get(kind.place(namespace, name), {"at": rv or ""})
-        return _shown(kind, found)
+        return _redact_document(kind, found)
 
     async def versions(self, kind: ServedKind, namespace: str, name: str) -> dict[str, Any]:
         """Return an object's versions as far back as the watch window goes, oldest first. Raises: ApiError."""
-        found = await self._rest.get(kind.place(namespace, name, "history"))
+        history = await self._rest.get(kind.place(namespace, name, "history"))
         is_secret = kind.title == "secrets"
         items = [
             {
@@ -118,9 +118,9 @@ class Objects:
                 "changed": [] if is_secret else [change["path"] for change in each["changed"]],
                 "recorded": True,
             }
-            for each in found["items"]
+            for each in history["items"]
         ]
-        return {"items": items, "window_start": int(found["metadata"]["windowStart"])}
+        return {"items": items, "window_start": int(history["metadata"]["windowStart"])}
 
     # -- changes -----------------------------------------------------------------------------------------
 
@@ -147,11 +147,11 @@ class Objects:
         _check_not_hidden(document)
         query = {"dryRun": "All" if dry_run else "", "fieldManager": MANAGER, "fieldValidation": "Strict"}
         try:
-            found = await self._rest.change("PUT", kind.place(namespace, name), query, msgspec.json.encode(document))
+            response = await self._rest.change("PUT", kind.place(namespace, name), query, msgspec.json.encode(document))
         except Conflict as error:
             theirs = await self.one(kind, namespace, name, 0)
             raise Conflict(error.message, details={**error.details, "theirs": theirs, "yours": document}) from None
-        return _shown(kind, found)
+        return _redact_document(kind, response)
 
     async def delete(
         self, kind: ServedKind, namespace: str, name: str, *, dry_run: bool, uid: str = ""
@@ -162,10 +162,10 @@ class Objects:
         if uid:
             options["preconditions"] = {"uid": uid}
         body = msgspec.json.encode(options)
-        found = await self._rest.change(
+        response = await self._rest.change(
             "DELETE", kind.place(namespace, name), {"dryRun": "All" if dry_run else ""}, body
         )
-        return _shown(kind, found)
+        return _redact_document(kind, response)
 
     async def apply(self, text: bytes, *, force: bool, dry_run: bool) -> dict[str, Any]:
         """Apply each document of a YAML text on the server, and return the results; a refused document does not end it.
@@ -177,14 +177,12 @@ class Objects:
         items: list[dict[str, Any]] = []
         for number, document in enumerate(documents, 1):
             try:
-                items.append(
-                    {"document": number, "object": await self._applied(document, force=force, dry_run=dry_run)}
-                )
+                items.append({"document": number, "object": await self._apply(document, force=force, dry_run=dry_run)})
             except ApiError as error:
                 items.append({"document": number, "status": error.status()})
         return {"items": items, "applied": sum("object" in each for each in items)}
 
-    async def _applied(self, document: dict[str, Any], *, force: bool, dry_run: bool) -> dict[str, Any]:
+    async def _apply(self, document: dict[str, Any], *, force: bool, dry_run: bool) -> dict[str, Any]:
         kind = await self._rest.kind_of(document, time.monotonic())
         metadata = document.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -194,7 +192,9 @@ class Objects:
         namespace = str(metadata.get("namespace") or ("default" if kind.is_namespaced else ""))
         query = {"fieldManager": MANAGER, "force": "true" if force else "", "dryRun": "All" if dry_run else ""}
         body = msgspec.json.encode(document)
-        return _shown(kind, await self._rest.change("PATCH", kind.place(namespace, name), query, body, APPLY_TYPE))
+        return _redact_document(
+            kind, await self._rest.change("PATCH", kind.place(namespace, name), query, body, APPLY_TYPE)
+        )
 
 
 def read_document(text: bytes) -> dict[str, Any]:
@@ -208,20 +208,22 @@ def read_document(text: bytes) -> dict[str, Any]:
 def read_documents(text: bytes) -> list[dict[str, Any]]:
     """Return the objects in a JSON or YAML text; empty documents are left out. Raises: BadRequest naming the line."""
     try:
-        found = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
+        documents = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
     except yaml.MarkedYAMLError as error:
         line, column, problem = yaml_text.mistake_of(error)
         raise BadRequest(f"line {line}, column {column}: {problem}" if line else problem) from None
     except (yaml.YAMLError, *yaml_text.TAG_MISTAKES, RecursionError) as error:
         raise BadRequest(f"that is neither JSON nor YAML: {' '.join(str(error).split())[:200]}") from None
-    if not found:
+    if not documents:
         raise BadRequest("there is no object in it")
-    if len(found) > DOCUMENTS_MAX:
-        raise BadRequest(f"{len(found)} documents; want at most {DOCUMENTS_MAX}")
-    for number, each in enumerate(found, 1):
-        if not isinstance(each, dict):
-            raise BadRequest(f"document {number}: want an object with apiVersion and kind, not {type(each).__name__}")
-    return found
+    if len(documents) > DOCUMENTS_MAX:
+        raise BadRequest(f"{len(documents)} documents; want at most {DOCUMENTS_MAX}")
+    for number, document in enumerate(documents, 1):
+        if not isinstance(document, dict):
+            raise BadRequest(
+                f"document {number}: want an object with apiVersion and kind, not {type(document).__name__}"
+            )
+    return documents
 
 
 class _Loader(yaml.SafeLoader):
@@ -252,8 +254,8 @@ def _check_not_hidden(document: Mapping[str, Any]) -> None:
                 )
 
 
-def _shown(kind: ServedKind, document: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(redacted(kind.title, msgspec.json.encode(document)))
+def _redact_document(kind: ServedKind, document: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(redact(kind.title, msgspec.json.encode(document)))
     return found
 
 

@@ -63,17 +63,19 @@ class Outbox:
         self._queue.append((frame, len(frame)))
         self.waiting_bytes += len(frame)
 
-    def put_columns(self, made: Iterable[bytes], changed: Mapping[str, Iterable[int]], strings: int, rv: int) -> None:
+    def put_columns(
+        self, new_frames: Iterable[bytes], changed: Mapping[str, Iterable[int]], strings: int, rv: int
+    ) -> None:
         """Send frames of strings and changed rows.
 
         `changed`: numbers of these rows, by table; `strings`: number of all strings.
         """
-        for frame in made:
+        for frame in new_frames:
             if self._fits(frame):
                 self._put(frame)
                 continue
             self._is_behind = True
-            self._missed(rv)
+            self._note_gap(rv)
         if not self._is_behind:
             self._strings = strings
             return
@@ -87,11 +89,11 @@ class Outbox:
             self._put(frame)
             return
         self.cut_lines_total += count
-        self._missed(rv)["lines"] += count
+        self._note_gap(rv)["lines"] += count
 
     def note_missing(self, count: int, rv: int) -> None:
         """Note that `count` lines are not sent."""
-        self._missed(rv)["lines"] += count
+        self._note_gap(rv)["lines"] += count
 
     def put_rest(self, made: Iterator[bytes]) -> None:
         """Send these frames one by one when nothing else waits; they replace those of an earlier call.
@@ -114,9 +116,9 @@ class Outbox:
         if len(self._newest) > DOCUMENTS_MAX:
             del self._newest[next(each for each in self._newest if each[0] not in REPLACED)]
             self.cut_documents_total += 1
-            self._missed(rv)
+            self._note_gap(rv)
 
-    def _missed(self, rv: int) -> dict[str, Any]:
+    def _note_gap(self, rv: int) -> dict[str, Any]:
         if self._gap is None:
             self._gap = {"from": rv, "to": rv, "lines": 0}
         self._gap["to"] = rv

@@ -152,9 +152,9 @@ def page_text(
         for number, run in enumerate(runs):
             name = str(number)
             decided[name] = decisions_of(run.recording)
-            about, parts = _recorded(run.recording, decided[name], detail)
+            about, parts = _recording_parts(run.recording, decided[name], detail)
             index["runs"][name] = about
-            listed.append(_titled({**run.document(), "id": name, "name": run.name}))
+            listed.append(_with_short_name({**run.document(), "id": name, "name": run.name}))
             body += _elements(name, parts, sizes)
     finally:
         for run in runs:
@@ -180,12 +180,12 @@ def _elements(run: str, parts: _Parts, sizes: dict[str, int]) -> Iterator[str]:
 def _differences(decided: Mapping[str, Sequence[Decision]]) -> _Parts:
     """Return how each run decided differently from those after it; the page turns a difference around. Of many runs
     only the first `PAIRS_MAX` pairs are compared, those of the first run before others."""
-    made = _Parts()
+    parts = _Parts()
     for one, other in itertools.islice(itertools.combinations(decided, 2), PAIRS_MAX):
         for with_times in (False, True):
-            found = documents.difference(decided[one], decided[other], with_times=with_times)
-            made.put_json(f"diff-{one}-{other}{'-times' if with_times else ''}", found)
-    return made
+            comparison = documents.difference(decided[one], decided[other], with_times=with_times)
+            parts.put_json(f"diff-{one}-{other}{'-times' if with_times else ''}", comparison)
+    return parts
 
 
 def _meta(listed: list[dict[str, Any]], result: Embedded | None) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _title(result: Embedded | None) -> str:
     return str(result.document["title"] or result.document["scenario"])
 
 
-def _titled(run: dict[str, Any]) -> dict[str, Any]:
+def _with_short_name(run: dict[str, Any]) -> dict[str, Any]:
     """Add the short name by which a moment is copied: that of the scenario's file."""
     scenario = Path(str(run.get("scenario") or "")).stem
     return {**run, "short": scenario or run["name"]}
@@ -229,7 +229,7 @@ def _advice(out: Path, size: int, sizes: Mapping[str, int], detail: str) -> str:
 # -- one recording -----------------------------------------------------------------------------------------
 
 
-def _recorded(recording: Recording, decisions: Sequence[Decision], detail: str) -> tuple[dict[str, Any], _Parts]:
+def _recording_parts(recording: Recording, decisions: Sequence[Decision], detail: str) -> tuple[dict[str, Any], _Parts]:
     """Return what the index says of a recording, and its parts."""
     parts = _Parts()
     whys = _Whys(recording, decisions)
@@ -253,16 +253,16 @@ def _segments(recording: Recording, parts: _Parts, whys: "_Whys") -> list[dict[s
     """Fold the recording, and put its frames: a segment each 1,000 versions, the dictionary apart and whole."""
     model = Model()
     model.forget_changes()
-    found: list[dict[str, Any]] = []
+    segments: list[dict[str, Any]] = []
     held: list[bytes] = model.frames()[1:]
     start, count = (0, 0.0), 0
 
     def close() -> None:
-        parts.put(f"segment-{len(found)}", _stream(held))
-        found.append({"rv": start[0], "t": start[1]})
+        parts.put(f"segment-{len(segments)}", _stream(held))
+        segments.append({"rv": start[0], "t": start[1]})
         held.clear()
 
-    for version in recording.replayed(model):
+    for version in recording.replay(model):
         count += 1
         if not version.group_end:
             continue
@@ -274,7 +274,7 @@ def _segments(recording: Recording, parts: _Parts, whys: "_Whys") -> list[dict[s
             start, count = (version.rv, version.t), 0
     close()
     parts.put("dict", _stream([frames.strings_frame(model.strings[1:], 1, model.rv, model.time)]))
-    return found
+    return segments
 
 
 def _stream(all_frames: Iterable[bytes]) -> bytes:
@@ -285,7 +285,7 @@ def _stream(all_frames: Iterable[bytes]) -> bytes:
 def _lines(recording: Recording, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
     """Yield lines as the page has them."""
     for line in lines:
-        made = {
+        document = {
             "seq": line.seq,
             "t": round(recording.time_of(line), 6),
             "comp": line.comp,
@@ -298,7 +298,7 @@ def _lines(recording: Recording, lines: Iterable[Line]) -> Iterator[dict[str, An
             "trace_id": line.trace_id,
             "data": {name: _short(value) for name, value in line.data.items() if name != "content_sha256"},
         }
-        yield {name: value for name, value in made.items() if value not in (None, "", {})}
+        yield {name: value for name, value in document.items() if value not in (None, "", {})}
 
 
 def _short(value: Any) -> Any:
@@ -313,7 +313,7 @@ def _short(value: Any) -> Any:
 
 def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> dict[str, Any]:
     """Return what a server would compute when it is asked: mesh, queue, why each pod is where it is, traces."""
-    made: dict[str, Any] = {
+    by_path: dict[str, Any] = {
         "mesh": documents.mesh(lines),
         "queue": documents.queue(recording, 0),
         "kinds": documents.recorded_kinds(recording),
@@ -322,8 +322,8 @@ def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> di
     graph = SpanGraph(recording.spans())
     traced = dict.fromkeys((pod.namespace, pod.name) for pod in graph.matching("*"))
     for namespace, name in itertools.islice(traced, TRACES_MAX):
-        _try(made, f"trace/{namespace}/{name}", lambda ns=namespace, of=name: documents.trace(graph, ns, of))  # type: ignore[misc]
-    return made
+        _try(by_path, f"trace/{namespace}/{name}", lambda ns=namespace, of=name: documents.trace(graph, ns, of))  # type: ignore[misc]
+    return by_path
 
 
 class _Whys:
@@ -336,9 +336,9 @@ class _Whys:
     def __init__(self, recording: Recording, decisions: Sequence[Decision]) -> None:
         self._recording = recording
         self.pods: dict[str, list[Decision]] = defaultdict(list)
-        for each in decisions:
-            if each.event in SCHEDULER_EVENTS:
-                self.pods[each.name].append(each)
+        for decision in decisions:
+            if decision.event in SCHEDULER_EVENTS:
+                self.pods[decision.name].append(decision)
         self._last = last = recording.rv_range[1]
         self._asked: dict[int, dict[str, None]] = defaultdict(dict)
         """(version, pod) pairs for which an explanation is precomputed."""
@@ -374,15 +374,15 @@ class _Whys:
 
     def take(self, rv: int, model: Model) -> None:
         """Say what is to be said at this version, whose columns the model has."""
-        untried = self._untried(model) if rv == self._last else ()
+        untried = self._untried_pods(model) if rv == self._last else ()
         for pod in dict.fromkeys((*self._asked.get(rv, ()), *untried)):
             namespace, _, name = pod.partition("/")
             version = self._recording.version_of("pods", namespace, name, rv)
             pool = model.pool_of(version.uid) if version is not None else ""
-            found = explanation(self._recording, self.pods.get(pod, ()), pod, rv, pool)
-            if found is not None:
-                del found["would_fit_if"], found["wakes_on"]
-                self._found[pod].append({**found, "is_past": True})
+            answer = explanation(self._recording, self.pods.get(pod, ()), pod, rv, pool)
+            if answer is not None:
+                del answer["would_fit_if"], answer["wakes_on"]
+                self._found[pod].append({**answer, "is_past": True})
 
     def documents(self) -> dict[str, dict[str, Any]]:
         """Return, by pod, its decisions, and the explanations in the order of versions: of each what is other than in
@@ -392,7 +392,7 @@ class _Whys:
             for pod, found in self._found.items()
         }
 
-    def _untried(self, model: Model) -> list[str]:
+    def _untried_pods(self, model: Model) -> list[str]:
         """Return pods that are there and that no scheduler decided about, those on no node first."""
         pods, strings = model.columns("pods"), model.strings
         rows = np.flatnonzero(pods["name"])
@@ -401,15 +401,15 @@ class _Whys:
         return list(itertools.islice((name for name in names if name not in self.pods), UNTRIED_MAX))
 
 
-def _changes(found: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _changes(explanations: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield what each of some documents has that the one before it has not, and its version; none that is the same but
     for how long ago."""
     before: dict[str, Any] = {}
-    for each in found:
-        changed = {name: value for name, value in each.items() if name not in before or before[name] != value}
+    for document in explanations:
+        changed = {name: value for name, value in document.items() if name not in before or before[name] != value}
         if changed.keys() - {"rv", "since_s"}:
-            yield {"rv": each["rv"], **changed}
-            before = each
+            yield {"rv": document["rv"], **changed}
+            before = document
 
 
 def _try(made: dict[str, Any], key: str, make: Callable[[], Any]) -> None:
@@ -429,7 +429,7 @@ def _objects(recording: Recording, parts: _Parts) -> None:
     by_key: dict[tuple[str, str, str], list[Version]] = defaultdict(list)
     for version in recording.versions():
         by_key[version.key].append(version)
-    found = []
+    objects = []
     api = RecordedApi(recording)
     kinds = {title: api.resource(title) for title in recording.resources}
     for (resource, namespace, name), versions in sorted(by_key.items()):
@@ -446,7 +446,7 @@ def _objects(recording: Recording, parts: _Parts) -> None:
             if raw is not None:
                 entry["body"] = bodies.put(version.sha, raw)
             listed.append(entry)
-        found.append({"kind": resource, "ns": namespace, "name": name, "versions": listed})
+        objects.append({"kind": resource, "ns": namespace, "name": name, "versions": listed})
     bodies.close()
     kind_documents = [
         {
@@ -457,7 +457,7 @@ def _objects(recording: Recording, parts: _Parts) -> None:
         }
         for title, kind in kinds.items()
     ]
-    parts.put_json("objects", {"kinds": kind_documents, "objects": found})
+    parts.put_json("objects", {"kinds": kind_documents, "objects": objects})
 
 
 def _cells(api: RecordedApi, kind: Resource, version: Version, raw: bytes | None) -> list[Any]:
@@ -522,8 +522,8 @@ def _page(index: Mapping[str, Any], body: Sequence[str], result: Embedded | None
         )
     )
     worker = (STATIC / "js" / "worker.js").read_text(encoding="utf-8")
-    for what, each in (("worker.js", worker), ("a style sheet", "".join(styles))):
-        if "</" in each:
+    for what, source in (("worker.js", worker), ("a style sheet", "".join(styles))):
+        if "</" in source:
             raise ValueError(f'{what} has "</" in it, which would end the element that it stands in')
     quoted = msgspec.json.encode(index).decode().replace("<", "\\u003c")
     plain = result.plain if result is not None else "This page needs scripts."
@@ -549,16 +549,16 @@ def _page(index: Mapping[str, Any], body: Sequence[str], result: Embedded | None
 
 def _modules(imports: Mapping[str, str]) -> dict[str, str]:
     """Return the import map with each module as a `data:` address; a prefix becomes a row for each file below it."""
-    made: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for name, target in imports.items():
         if name.endswith("/"):
             folder = STATIC / target
             for path in sorted(folder.rglob("*.js")):
                 if path.name != "worker.js":
-                    made[f"{name}{path.relative_to(folder).as_posix()}"] = _as_data(path)
+                    addresses[f"{name}{path.relative_to(folder).as_posix()}"] = _as_data(path)
         else:
-            made[name] = _as_data(STATIC / target)
-    return made
+            addresses[name] = _as_data(STATIC / target)
+    return addresses
 
 
 def _as_data(path: Path) -> str:

@@ -59,7 +59,7 @@ class Player:
     async def _play(self, speed: float, from_t: float) -> None:
         recording, model, begin_rv = self.run.recording, self.model, self.model.rv
         # Applies queue moves as well as versions, each when it is asked for; to find the moves, all lines are read.
-        applied = await self.run.ask(Recording.replayed, model, begin_rv)
+        applied = await self.run.ask(Recording.replay, model, begin_rv)
         began_s, unshown, is_stop = time.monotonic(), 0, True
         for version in recording.versions(begin_rv):
             wait_s = (version.t - from_t) / speed - (time.monotonic() - began_s)

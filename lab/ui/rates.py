@@ -94,15 +94,15 @@ class Rates:
 
     def pools(self) -> dict[str, int] | None:
         """Return the number of waiting pods by pool, from all schedulers; None if none of them reports it."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for name, kept in self._samples.items():
             if component_of(name) != "scheduler":
                 continue
             for metric, value in kept[-1].values.items():
                 if metric.startswith(_PENDING):
                     pool = metric[len(_PENDING) :].partition('"')[0]
-                    found[pool] = max(found.get(pool, 0), int(value))
-        return found or None
+                    counts[pool] = max(counts.get(pool, 0), int(value))
+        return counts or None
 
 
 def _went_back(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
@@ -120,12 +120,12 @@ def _per_s(kept: Sequence[Sample], name: str) -> float | None:
 def _buckets(kept: Sequence[Sample]) -> list[tuple[float, float]]:
     """Return upper bound and how many answers of the window were not above it, in order."""
     first, last = kept[0].values, kept[-1].values
-    found = []
+    buckets = []
     for name, value in last.items():
         if name.startswith(_BUCKET):
             text = name[len(_BUCKET) :].partition('"')[0]
-            found.append((math.inf if text == "+Inf" else float(text), value - first.get(name, 0.0)))
-    return sorted(found)
+            buckets.append((math.inf if text == "+Inf" else float(text), value - first.get(name, 0.0)))
+    return sorted(buckets)
 
 
 def quantile_ms(buckets: Sequence[tuple[float, float]], share: float) -> float | None:

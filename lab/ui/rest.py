@@ -40,11 +40,11 @@ class Rest:
     async def kinds(self, now_s: float) -> list[ServedKind]:
         """Return the served kinds; they are cached for half a minute. Raises: ApiError."""
         if now_s - self._kinds_at >= KINDS_KEPT_S:
-            found: list[ServedKind] = []
+            kinds: list[ServedKind] = []
             for root in ROOTS:
                 for group in (await self.get(root, accept=DISCOVERY))["items"]:
-                    found += kinds_of(group)
-            self._kinds, self._kinds_at = found, now_s
+                    kinds += kinds_of(group)
+            self._kinds, self._kinds_at = kinds, now_s
         return self._kinds
 
     async def count(self, path: str) -> int:
@@ -57,9 +57,9 @@ class Rest:
         for is_again in (False, True):
             if is_again:
                 self._kinds_at = now_s - KINDS_KEPT_S
-            found = next((kind for kind in await self.kinds(now_s) if kind.is_called(name)), None)
-            if found is not None:
-                return found
+            served_kind = next((kind for kind in await self.kinds(now_s) if kind.is_called(name)), None)
+            if served_kind is not None:
+                return served_kind
         raise NotFound(f"the server doesn't have a resource type {name!r}")
 
     async def kind_of(self, document: Any, now_s: float) -> ServedKind:
@@ -74,8 +74,8 @@ class Rest:
         for is_again in (False, True):
             if is_again:
                 self._kinds_at = now_s - KINDS_KEPT_S
-            for each in await self.kinds(now_s):
-                if each.kind == kind and each.group == group:
+            for served_kind in await self.kinds(now_s):
+                if served_kind.kind == kind and served_kind.group == group:
                     path = f"/apis/{version}" if group else f"/api/{version}"
-                    return each._replace(path=path)
+                    return served_kind._replace(path=path)
         raise NotFound(f'no matches for kind "{kind}" in version "{version}"')

@@ -30,35 +30,39 @@ class ComparisonPage(NamedTuple):
     recorded: str
 
 
-def comparison_page(made: Comparison, *, large: int = LARGE) -> ComparisonPage:
+def comparison_page(comparison: Comparison, *, large: int = LARGE) -> ComparisonPage:
     """Return the page of a comparison, with recordings of one seed if the runs were recorded. `large`: size in bytes
     above which recordings are left out.
     """
-    if not made.recordings:
-        return ComparisonPage(page_text((), result=embedded(made))[0], "")
-    folder = Path(made.recordings)
-    found = _recorded_seed(made, folder)
-    if found is None:
-        return _without(made, f"There is no seed of which every arm has its recording in {folder}.")
-    seed, why = found
-    paths = [_path(folder, arm.name, seed) for arm in made.arms]
-    here = f"Seed {seed}, {why}: " if why == "the only one" else f"Of {len(made.seeds)} seeds, seed {seed}, {why}: "
+    if not comparison.recordings:
+        return ComparisonPage(page_text((), result=embed_comparison(comparison))[0], "")
+    folder = Path(comparison.recordings)
+    choice = _recorded_seed(comparison, folder)
+    if choice is None:
+        return _without(comparison, f"There is no seed of which every arm has its recording in {folder}.")
+    seed, why = choice
+    paths = [_path(folder, arm.name, seed) for arm in comparison.arms]
+    here = (
+        f"Seed {seed}, {why}: " if why == "the only one" else f"Of {len(comparison.seeds)} seeds, seed {seed}, {why}: "
+    )
     by_hand = f"keplab ui --page FILE.html {' '.join(map(str, paths))}"
     size = sum(path.stat().st_size for path in paths)
     if size > RECORDED_MAX:
-        return _without(made, f"{here}its recordings have {size / 1e6:.0f} MB and are left out; {by_hand}")
+        return _without(comparison, f"{here}its recordings have {size / 1e6:.0f} MB and are left out; {by_hand}")
     for detail, words in (
         (EVERYTHING, "a recording of each arm"),
         (DECISIONS, "decisions of each arm, without objects"),
     ):
         recorded = f"{here}{words} {'is' if detail == EVERYTHING else 'are'} in this file."
         try:
-            text = page_text(paths, detail, embedded(made, recorded, seed))[0]
+            text = page_text(paths, detail, embed_comparison(comparison, recorded, seed))[0]
         except (Unreadable, OSError) as error:
-            return _without(made, f"{here}its recordings are left out: {error}")
+            return _without(comparison, f"{here}its recordings are left out: {error}")
         if len(text.encode()) <= large:
             return ComparisonPage(text, recorded)
-    return _without(made, f"{here}with its recordings the file would be larger than {large / 1e6:.0f} MB; {by_hand}")
+    return _without(
+        comparison, f"{here}with its recordings the file would be larger than {large / 1e6:.0f} MB; {by_hand}"
+    )
 
 
 def runs_page(runs: Sequence[RunPage]) -> str:
@@ -73,14 +77,14 @@ def traces_page(traces: TracePage) -> str:
     return page_text((), result=made)[0]
 
 
-def embedded(made: Comparison, recorded: str = "", seed: int | None = None) -> Embedded:
+def embed_comparison(comparison: Comparison, recorded: str = "", seed: int | None = None) -> Embedded:
     """Return a comparison in the form that a file holds. `recorded`: text about its recordings; `seed`: the seed of
     the recordings, one for each arm.
     """
-    document: dict[str, Any] = page_document(made)
+    document: dict[str, Any] = page_document(comparison)
     if recorded:
         document["recorded"] = {"words": recorded, "seed": seed}
-    return Embedded(document, plain(made))
+    return Embedded(document, plain(comparison))
 
 
 def recordings_text(count: int) -> str:
@@ -98,8 +102,8 @@ def sorted_out(paths: Sequence[Path]) -> tuple[Comparison | None, list[Path]]:
     documents = [path for path in paths if path.is_file() and _is_json(path)]
     if len(documents) > 1:
         raise ValueError(f"a page holds one comparison; these are two: {documents[0]} and {documents[1]}")
-    made = read_document(documents[0].read_bytes(), str(documents[0])) if documents else None
-    return made, [path for path in paths if path not in documents]
+    comparison = read_document(documents[0].read_bytes(), str(documents[0])) if documents else None
+    return comparison, [path for path in paths if path not in documents]
 
 
 def _is_json(path: Path) -> bool:
@@ -108,16 +112,18 @@ def _is_json(path: Path) -> bool:
 
 
 def _without(made: Comparison, recorded: str) -> ComparisonPage:
-    return ComparisonPage(page_text((), result=embedded(made, recorded))[0], recorded)
+    return ComparisonPage(page_text((), result=embed_comparison(made, recorded))[0], recorded)
 
 
-def _recorded_seed(made: Comparison, folder: Path) -> tuple[int, str] | None:
+def _recorded_seed(comparison: Comparison, folder: Path) -> tuple[int, str] | None:
     """Return the seed that stands for the others and why, of those of which there are recordings of these very runs."""
-    seeds = {seed for seed in made.seeds if all(_path(folder, arm.name, seed).is_file() for arm in made.arms)}
-    while (found := representative(made, seeds)) is not None:
-        if all(_is_of_run(arm, found[0], folder) for arm in made.arms):
-            return found
-        seeds.remove(found[0])
+    seeds = {
+        seed for seed in comparison.seeds if all(_path(folder, arm.name, seed).is_file() for arm in comparison.arms)
+    }
+    while (choice := representative(comparison, seeds)) is not None:
+        if all(_is_of_run(arm, choice[0], folder) for arm in comparison.arms):
+            return choice
+        seeds.remove(choice[0])
     return None
 
 

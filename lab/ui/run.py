@@ -107,7 +107,7 @@ async def serve(
         except OSError as error:
             raise MeshError(f"{options.host}:{options.port}: {os.strerror(error.errno or 0)}") from None
         following = asyncio.create_task(_together(work))
-        stack.push_async_callback(_ended, following)
+        stack.push_async_callback(_cancel_task, following)
         stack.push_async_callback(server.close)
         on_ready(url_of(options.host, runner.addresses[0][1], token))
         stopping = asyncio.create_task(stop.wait())
@@ -190,7 +190,7 @@ async def _together(work: list[Work]) -> None:
             group.create_task(each())
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel_task(task: asyncio.Task[None]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task

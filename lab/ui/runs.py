@@ -71,10 +71,10 @@ def open_runs(paths: Sequence[Path]) -> list[Run]:
     runs: list[Run] = []
     names: dict[str, int] = {"live": 1}
     for path in paths:
-        for each in _found(path):
-            recording = Recording.open(each)
+        for file in _recording_paths(path):
+            recording = Recording.open(file)
             meta = recording.meta
-            stem = each.name.removesuffix(SUFFIX)
+            stem = file.name.removesuffix(SUFFIX)
             name = "/".join(str(part) for part in (meta.scenario, meta.arm, meta.seed) if part != "") or stem
             if not meta.scenario:
                 name = stem
@@ -83,7 +83,7 @@ def open_runs(paths: Sequence[Path]) -> list[Run]:
     return runs
 
 
-def _found(path: Path) -> list[Path]:
+def _recording_paths(path: Path) -> list[Path]:
     """Return the recordings a path means: itself, or those below a folder that is none."""
     if path.is_dir() and not (path / "meta.json").exists():
         return sorted(path.glob(f"*{SUFFIX}"))
@@ -131,7 +131,7 @@ class LiveRecorder:
                 self.writer.body(kind.title, event.rv, event.body)
         elif event.body:
             self.times.add(now_s, event.rv)
-            self.writer.stored(kind.title, event.body, event.type, self._live.zero_s + now_s)
+            self.writer.write_object(kind.title, event.body, event.type, self._live.zero_s + now_s)
 
     def _put_aside(self, early: Spool, resource: str, body: bytes) -> None:
         if self.writer.failure:
@@ -149,7 +149,7 @@ class LiveRecorder:
         self._early = None
         try:
             for number, (resource, body) in enumerate(early):
-                self.writer.stored(resource, body)
+                self.writer.write_object(resource, body)
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
         finally:
@@ -190,7 +190,7 @@ class LiveRecorder:
         try:
             history = await self._rest.get(HISTORY, {"limit": 1})
             begin = int(history["metadata"]["windowStart"])
-            for resource, namespace in self._live.followed():
+            for resource, namespace in self._live.followed_kinds():
                 await self._read_past(api, resource, namespace, begin)
         except (ApiError, UnknownOutcome) as error:
             _log.info("ui.window_not_read", reason=str(error))
@@ -262,10 +262,10 @@ class Runs:
         if name in ("", "live") and self.live is not None:
             if self.recorder is None:
                 raise NotFound(f"this mesh is not recorded, so that its past cannot be shown: {self.no_recording}")
-            found = await self.recorder.recording()
-            if found is None:
+            run = await self.recorder.recording()
+            if run is None:
                 raise NotFound("nothing of this mesh is recorded yet")
-            return found
+            return run
         if name not in self._recorded:
             known = ", ".join((*(["live"] if self.live is not None else ()), *self._recorded)) or "none"
             raise NotFound(f"there is no run {name[:100]!r}; there are: {known}")

@@ -28,7 +28,7 @@ from lab.ui.live import Live
 from lab.ui.objects import Objects, as_yaml, limit_of, version_of
 from lab.ui.runs import Runs
 from lab.ui.session import COOKIE, SECURITY_HEADERS, Sessions, policy
-from lab.ui.socket import HEARTBEAT_S, MESSAGE_BYTES_MAX, Page, joined
+from lab.ui.socket import HEARTBEAT_S, MESSAGE_BYTES_MAX, Page, join_frames
 from lab.ui.streams import EventStream, SpanFiles
 from services.api.errors import (
     UNREADABLE,
@@ -216,13 +216,13 @@ class Server:
             raise NotFound("there is no mesh: this server shows recordings")
         return self._parts.objects
 
-    def _recorded(self, request: web.Request) -> str:
+    def _recording_name(self, request: web.Request) -> str:
         """Return the recording that is asked about; "" for the mesh."""
         name = request.query.get("run", "")
         return "" if name in ("", "live") and self._live is not None else name
 
     async def _meta(self, _: web.Request) -> web.Response:
-        return answered(
+        return json_response(
             {
                 "version": self._settings.version,
                 "flags": {"write": self._settings.may_write, "break": self._settings.may_break},
@@ -257,54 +257,54 @@ class Server:
         return [*runs, *self._runs.documents()]
 
     async def _mesh(self, request: web.Request) -> web.Response:
-        if name := self._recorded(request):
+        if name := self._recording_name(request):
             run = await self._runs.of(name)
-            return answered(await run.ask(lambda recording: documents.mesh(recording.lines())))
+            return json_response(await run.ask(lambda recording: documents.mesh(recording.lines())))
         live = self._mesh_live
         await live.look(is_asked=True)
         alarms = self._parts.alarms
-        return answered({**live.mesh_document(), "alarms": alarms.document() if alarms is not None else None})
+        return json_response({**live.mesh_document(), "alarms": alarms.document() if alarms is not None else None})
 
     async def _state(self, request: web.Request) -> web.Response:
-        rv, name = version_of(request.query.get("rv", "")), self._recorded(request)
+        rv, name = version_of(request.query.get("rv", "")), self._recording_name(request)
         if not name and not rv:
-            return web.Response(body=joined(self._mesh_live.whole()), content_type=BINARY)
+            return web.Response(body=join_frames(self._mesh_live.whole()), content_type=BINARY)
         run = await self._runs.of(name)
         head = self._mesh_live.model.rv if not name else 0
 
-        def made(recording: Recording) -> list[bytes]:
+        def make_frames(recording: Recording) -> list[bytes]:
             newest = max(recording.rv_range[1], head)
             if rv > newest:
                 raise BadRequest(f"rv: {rv} is newer than the newest version, {newest}")
             return list(recording.model_at(rv or newest).frames())
 
-        return web.Response(body=joined(await run.ask(made)), content_type=BINARY)
+        return web.Response(body=join_frames(await run.ask(make_frames)), content_type=BINARY)
 
     # -- objects -----------------------------------------------------------------------------------------
 
     async def _kinds(self, request: web.Request) -> web.Response:
-        if name := self._recorded(request):
+        if name := self._recording_name(request):
             run = await self._runs.of(name)
-            return answered({"kinds": await run.ask(documents.recorded_kinds)})
-        return answered({"kinds": await self._mesh_objects.kinds()})
+            return json_response({"kinds": await run.ask(documents.recorded_kinds)})
+        return json_response({"kinds": await self._mesh_objects.kinds()})
 
     async def _rows(self, request: web.Request) -> web.Response:
         query = request.query
         namespace, words, after = query.get("ns", ""), query.get("q", ""), query.get("continue", "")
         rv, limit = version_of(query.get("rv", "")), limit_of(query.get("limit", ""))
-        name, kind_name = self._recorded(request), request.match_info["kind"]
+        name, kind_name = self._recording_name(request), request.match_info["kind"]
         if not name:
             objects = self._mesh_objects
             kind = await objects.kind(kind_name)
             try:
-                return answered(await objects.rows(kind, namespace, words, rv, limit, after))
+                return json_response(await objects.rows(kind, namespace, words, rv, limit, after))
             except Expired:
                 if not rv:
                     raise
         run = await self._runs.of(name)
-        return answered(await run.ask(documents.rows, kind_name, namespace, words, rv, limit, after))
+        return json_response(await run.ask(documents.rows, kind_name, namespace, words, rv, limit, after))
 
-    async def _named(self, request: web.Request) -> tuple[ServedKind, str, str]:
+    async def _requested_object(self, request: web.Request) -> tuple[ServedKind, str, str]:
         """Return kind, namespace and name of a path; `-` is the namespace of what has none."""
         kind = await self._mesh_objects.kind(request.match_info["kind"])
         return kind, *where(request)
@@ -313,16 +313,16 @@ class Server:
         form, rv = request.query.get("as", "json"), version_of(request.query.get("rv", ""))
         if form not in ("json", "yaml"):
             raise BadRequest(f"as: want json or yaml, not {form[:40]!r}")
-        found = await self._document(request, rv)
+        document = await self._document(request, rv)
         if form == "yaml":
-            return web.Response(text=as_yaml(found), content_type="application/yaml")
-        return answered(found)
+            return web.Response(text=as_yaml(document), content_type="application/yaml")
+        return json_response(document)
 
     async def _document(self, request: web.Request, rv: int) -> dict[str, Any]:
-        name = self._recorded(request)
+        name = self._recording_name(request)
         if not name:
             try:
-                return await self._mesh_objects.one(*await self._named(request), rv)
+                return await self._mesh_objects.one(*await self._requested_object(request), rv)
             except Expired:
                 if not rv:
                     raise
@@ -330,45 +330,45 @@ class Server:
         return await run.ask(documents.one, request.match_info["kind"], *where(request), rv)
 
     async def _versions(self, request: web.Request) -> web.Response:
-        name = self._recorded(request)
+        name = self._recording_name(request)
         if name:
             run = await self._runs.of(name)
-            return answered(await run.ask(documents.versions, request.match_info["kind"], *where(request)))
-        kind_here, namespace, object_name = await self._named(request)
-        found = await self._mesh_objects.versions(kind_here, namespace, object_name)
+            return json_response(await run.ask(documents.versions, request.match_info["kind"], *where(request)))
+        kind_here, namespace, object_name = await self._requested_object(request)
+        document = await self._mesh_objects.versions(kind_here, namespace, object_name)
         # What is older than the window the recording has, and before that the event log, without bodies.
         with contextlib.suppress(NotFound):
             run = await self._runs.of("")
             older = await run.ask(documents.versions, kind_here.title, namespace, object_name)
-            known = {each["rv"] for each in found["items"]}
-            found["items"] = sorted(
-                (*found["items"], *(each for each in older["items"] if each["rv"] not in known)),
+            known = {each["rv"] for each in document["items"]}
+            document["items"] = sorted(
+                (*document["items"], *(each for each in older["items"] if each["rv"] not in known)),
                 key=lambda each: int(each["rv"]),
             )
-        if not found["items"]:
+        if not document["items"]:
             raise NotFound(f'{kind_here.title} "{object_name}" not found')
-        return answered(found)
+        return json_response(document)
 
     async def _update(self, request: web.Request) -> web.Response:
         self._check_write()
-        kind, namespace, name = await self._named(request)
+        kind, namespace, name = await self._requested_object(request)
         body, dry_run = await request.read(), is_dry(request)
         self._note("update", dry_run, kind=kind.title, namespace=namespace, name=name)
-        return answered(await self._mesh_objects.update(kind, namespace, name, body, dry_run=dry_run))
+        return json_response(await self._mesh_objects.update(kind, namespace, name, body, dry_run=dry_run))
 
     async def _delete(self, request: web.Request) -> web.Response:
         self._check_write()
-        kind, namespace, name = await self._named(request)
+        kind, namespace, name = await self._requested_object(request)
         uid, dry_run = request.query.get("uid", ""), is_dry(request)
         self._note("delete", dry_run, kind=kind.title, namespace=namespace, name=name)
-        return answered(await self._mesh_objects.delete(kind, namespace, name, dry_run=dry_run, uid=uid))
+        return json_response(await self._mesh_objects.delete(kind, namespace, name, dry_run=dry_run, uid=uid))
 
     async def _apply(self, request: web.Request) -> web.Response:
         self._check_write()
         asked = read_apply(await request.read(), request.query.get("force", "") in ("true", "1"), is_dry(request))
         self._note("apply", asked.dry_run, bytes=len(asked.yaml), force=asked.force)
         found = await self._mesh_objects.apply(asked.yaml.encode(), force=asked.force, dry_run=asked.dry_run)
-        return answered(found)
+        return json_response(found)
 
     def _note(self, command: str, dry_run: bool = False, **data: Any) -> None:
         """Have a change be a line of the event log; one that is only tried is none."""
@@ -382,44 +382,46 @@ class Server:
     # -- why ---------------------------------------------------------------------------------------------
 
     async def _explain(self, request: web.Request) -> web.Response:
-        name, namespace, pod = self._recorded(request), request.match_info["ns"], request.match_info["pod"]
+        name, namespace, pod = self._recording_name(request), request.match_info["ns"], request.match_info["pod"]
         rv = version_of(request.query.get("rv", ""))
         if name or rv:
             run = await self._runs.of(name)
-            return answered(await run.ask(documents.explain, namespace, pod, rv))
+            return json_response(await run.ask(documents.explain, namespace, pod, rv))
         live, explainers = self._mesh_live, self._parts.explainers
         assert explainers is not None
-        return answered(await explainers.pod(live.status["processes"], namespace, pod))
+        return json_response(await explainers.pod(live.status["processes"], namespace, pod))
 
     async def _queue(self, request: web.Request) -> web.Response:
-        name, rv = self._recorded(request), version_of(request.query.get("rv", ""))
+        name, rv = self._recording_name(request), version_of(request.query.get("rv", ""))
         if name or rv:
             run = await self._runs.of(name)
-            return answered(await run.ask(documents.queue, rv))
+            return json_response(await run.ask(documents.queue, rv))
         live, explainers = self._mesh_live, self._parts.explainers
         assert explainers is not None
-        return answered(await explainers.queue(live.status["processes"]))
+        return json_response(await explainers.queue(live.status["processes"]))
 
     async def _history(self, request: web.Request) -> web.Response:
-        if name := self._recorded(request):
+        if name := self._recording_name(request):
             run = await self._runs.of(name)
-            return answered(await run.ask(documents.history))
+            return json_response(await run.ask(documents.history))
         recorder = self._runs.recorder
-        return answered(recorder.times.document() if recorder is not None else {"t": [], "rv": []})
+        return json_response(recorder.times.document() if recorder is not None else {"t": [], "rv": []})
 
     async def _trace(self, request: web.Request) -> web.Response:
-        name, namespace, pod = self._recorded(request), request.match_info["ns"], request.match_info["pod"]
+        name, namespace, pod = self._recording_name(request), request.match_info["ns"], request.match_info["pod"]
         is_whole = request.query.get("whole", "") in ("true", "1")
         if name:
             run = await self._runs.of(name)
-            found = await run.ask(lambda recording: documents.trace(recording.spans(), namespace, pod, whole=is_whole))
+            document = await run.ask(
+                lambda recording: documents.trace(recording.spans(), namespace, pod, whole=is_whole)
+            )
         else:
             live, traces = self._mesh_live, self._parts.traces
             if traces is None or live.place.access.spans is None:
                 raise NotFound("the spans of this mesh are not to be seen from here")
-            found = await traces.trace(namespace, pod, whole=is_whole)
+            document = await traces.trace(namespace, pod, whole=is_whole)
         otlp = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-        return answered({**found, "otlp_endpoint": otlp})
+        return json_response({**document, "otlp_endpoint": otlp})
 
     async def _diff(self, request: web.Request) -> web.Response:
         names = [request.query.get(side, "") for side in ("a", "b")]
@@ -428,8 +430,8 @@ class Server:
         first, second = [await self._runs.of(name) for name in names]
         with_times = request.query.get("times", "") in ("true", "1")
         one, other = await first.decisions(), await second.decisions()
-        found = await asyncio.to_thread(documents.difference, one, other, with_times=with_times)
-        return answered({"a": first.document(), "b": second.document(), **found})
+        document = await asyncio.to_thread(documents.difference, one, other, with_times=with_times)
+        return json_response({"a": first.document(), "b": second.document(), **document})
 
     # -- faults and runs ---------------------------------------------------------------------------------
 
@@ -441,26 +443,26 @@ class Server:
         wanted, done = await perform(live.place, body)
         self._note(wanted.action, target=wanted.target, for_s=wanted.for_s, way=wanted.way)
         if wanted.action != "heal" and self._parts.alarms is not None:
-            self._parts.alarms.caused(wanted)
+            self._parts.alarms.follow_fault(wanted)
         await live.look()
-        return answered({"done": done, "at": round(live.now_s, 3), "faults": live.status.get("faults", [])})
+        return json_response({"done": done, "at": round(live.now_s, 3), "faults": live.status.get("faults", [])})
 
     async def _scenarios(self, _: web.Request) -> web.Response:
-        return answered({"scenarios": await asyncio.to_thread(self._parts.jobs.scenarios)})
+        return json_response({"scenarios": await asyncio.to_thread(self._parts.jobs.scenarios)})
 
     async def _jobs(self, _: web.Request) -> web.Response:
-        return answered({"jobs": [job.document() for job in self._parts.jobs.jobs.values()]})
+        return json_response({"jobs": [job.document() for job in self._parts.jobs.jobs.values()]})
 
     async def _start_job(self, request: web.Request) -> web.Response:
         job = self._parts.jobs.start(await request.read())
         self._note("run", scenario=str(job.scenario))
-        return answered(job.document(), 201)
+        return json_response(job.document(), 201)
 
     async def _job(self, request: web.Request) -> web.Response:
-        return answered(self._parts.jobs.of(request.match_info["id"]).document())
+        return json_response(self._parts.jobs.of(request.match_info["id"]).document())
 
     async def _cancel_job(self, request: web.Request) -> web.Response:
-        return answered(self._parts.jobs.cancel(request.match_info["id"]).document())
+        return json_response(self._parts.jobs.cancel(request.match_info["id"]).document())
 
     async def _report(self, request: web.Request) -> web.Response:
         """Send the page of a comparison as a file to keep: it has scripts of its own, which do not run here."""
@@ -480,7 +482,7 @@ class Server:
         body = job.result.read_bytes() if job.exit_code is not None and job.result.exists() else b""
         if not body:
             raise NotFound(f"{job.id} has no result{'' if job.exit_code is not None else ' yet'}")
-        return answered(await asyncio.to_thread(documents.comparison, body, job.id))
+        return json_response(await asyncio.to_thread(documents.comparison, body, job.id))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send event lines as server-sent events: those since a time of the wall, and then those that come."""
@@ -562,14 +564,14 @@ def is_dry(request: web.Request) -> bool:
     return bool(text)
 
 
-def answered(document: Any, code: int = 200) -> web.Response:
+def json_response(document: Any, code: int = 200) -> web.Response:
     """Return a document as a JSON response."""
     return web.Response(body=msgspec.json.encode(document), status=code, content_type="application/json")
 
 
 def status_answer(error: ApiError) -> web.Response:
     """Return an error as a response with a Kubernetes Status."""
-    return answered(error.status(), error.code)
+    return json_response(error.status(), error.code)
 
 
 class ApplyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

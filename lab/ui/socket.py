@@ -42,7 +42,7 @@ class PageMessage(msgspec.Struct, frozen=True):
     lines: bool = True
 
 
-def joined(made: Sequence[bytes]) -> bytes:
+def join_frames(made: Sequence[bytes]) -> bytes:
     """Return frames as one stream of bytes, each preceded by its length as u32."""
     return b"".join(part for frame in made for part in (_PREFIX.pack(len(frame)), frame))
 

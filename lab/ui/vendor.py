@@ -42,23 +42,23 @@ def bundle_bytes() -> int:
 
 def problems() -> list[str]:
     """Return one line for each vendored file that is missing, unlisted or changed, and for a page too big."""
-    found, listed = [], {LIST.name}
+    lines, listed = [], {LIST.name}
     for package in packages():
         for row in package["files"]:
             path = VENDOR / row["file"]
             listed.add(row["file"])
             if not path.is_file():
-                found.append(f"vendor/{row['file']} of {package['name']} {package['version']} is missing")
+                lines.append(f"vendor/{row['file']} of {package['name']} {package['version']} is missing")
                 continue
             digest = _digest(path.read_bytes())
             if digest != row["sha256"]:
-                found.append(f"vendor/{row['file']}: sha256 is {digest}, vendor.toml says {row['sha256']}")
+                lines.append(f"vendor/{row['file']}: sha256 is {digest}, vendor.toml says {row['sha256']}")
             if path.stat().st_size != row["size"]:
-                found.append(f"vendor/{row['file']}: size is {path.stat().st_size}, vendor.toml says {row['size']}")
-    found += [f"vendor/{path.name} is not in vendor.toml" for path in VENDOR.iterdir() if path.name not in listed]
+                lines.append(f"vendor/{row['file']}: size is {path.stat().st_size}, vendor.toml says {row['size']}")
+    lines += [f"vendor/{path.name} is not in vendor.toml" for path in VENDOR.iterdir() if path.name not in listed]
     if (size := bundle_bytes()) > LIMIT:
-        found.append(f"the page has {size} bytes compressed, and may have {LIMIT}")
-    return sorted(found)
+        lines.append(f"the page has {size} bytes compressed, and may have {LIMIT}")
+    return sorted(lines)
 
 
 def update() -> None:
@@ -82,14 +82,14 @@ def update() -> None:
                     body = member.read()
                     (VENDOR / row["file"]).write_bytes(body)
                     row["sha256"], row["size"] = _digest(body), len(body)
-    LIST.write_text(_written(rows), encoding="utf-8")
+    LIST.write_text(_toml_text(rows), encoding="utf-8")
 
 
 def _digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _written(rows: list[dict[str, Any]]) -> str:
+def _toml_text(rows: list[dict[str, Any]]) -> str:
     """Return vendor.toml's text: a table a package, a line a file."""
     parts = [_HEAD]
     for package in rows:
@@ -110,11 +110,11 @@ def main(words: list[str]) -> int:
     elif words != ["--check"]:
         sys.stderr.write("usage: python -m lab.ui.vendor --check | --update\n")
         return 2
-    for line in (found := problems()):
+    for line in (lines := problems()):
         sys.stderr.write(line + "\n")
     size = bundle_bytes()
     sys.stdout.write(f"The page has {size / 1024:.0f} KiB compressed (goal {GOAL // 1024}, at most {LIMIT // 1024}).\n")
-    return 1 if found else 0
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

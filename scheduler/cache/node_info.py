@@ -95,11 +95,11 @@ def requests_of(pod: Pod) -> PodRequests:
 def as_specified(pod: Pod) -> PodRequests:
     """Return the requests of the pod's spec, shared in the same way, whatever its status says."""
     signature = _signature(pod)
-    found = _templates.get(signature)
-    if found is None:
-        found = _parse(pod)
-        _templates.put(signature, found)
-    return found
+    requests = _templates.get(signature)
+    if requests is None:
+        requests = _parse(pod)
+        _templates.put(signature, requests)
+    return requests
 
 
 def _parse(pod: Pod) -> PodRequests:
@@ -143,7 +143,7 @@ def native_first(name: str) -> tuple[int, str]:
 
 
 def _with_defaults(pod: Pod) -> Pod:
-    def filled(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+    def fill_requests(containers: tuple[Container, ...]) -> tuple[Container, ...]:
         return tuple(
             replace(c, resources=replace(c.resources, requests=DEFAULTS | c.resources.limits | c.resources.requests))
             for c in containers
@@ -151,7 +151,10 @@ def _with_defaults(pod: Pod) -> Pod:
 
     spec = pod.spec
     return replace(
-        pod, spec=replace(spec, containers=filled(spec.containers), init_containers=filled(spec.init_containers))
+        pod,
+        spec=replace(
+            spec, containers=fill_requests(spec.containers), init_containers=fill_requests(spec.init_containers)
+        ),
     )
 
 
@@ -177,7 +180,9 @@ def volume_claims(pod: Pod) -> tuple[Key, ...]:
 
 
 @lru_cache(maxsize=SELECTORS_MAX)
-def _compiled(labels: tuple[tuple[str, str], ...], wanted: tuple[LabelSelectorRequirement, ...]) -> Selector | None:
+def _compile_selector(
+    labels: tuple[tuple[str, str], ...], wanted: tuple[LabelSelectorRequirement, ...]
+) -> Selector | None:
     try:
         return from_label_selector(LabelSelector(match_labels=dict(labels), match_expressions=wanted))
     except ValueError:
@@ -188,7 +193,7 @@ def compile_selector(selector: LabelSelector | None) -> Selector | None:
     """Return the matcher, shared by equal selectors; None selects nothing."""
     if selector is None:
         return None
-    return _compiled(tuple(selector.match_labels.items()), selector.match_expressions)
+    return _compile_selector(tuple(selector.match_labels.items()), selector.match_expressions)
 
 
 def with_labels(selector: Selector | None, labels: Iterable[tuple[str, str]]) -> Selector | None:

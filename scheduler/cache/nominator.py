@@ -44,10 +44,10 @@ class Nominator:
 
         A nomination made here, and not yet written, outlives updates without one.
         """
-        said = new.pod.status.nominated_node_name
-        if not said and (old is None or not old.pod.status.nominated_node_name):
-            said = self.node_of(new.uid)
-        self.set(new, said)
+        node_name = new.pod.status.nominated_node_name
+        if not node_name and (old is None or not old.pod.status.nominated_node_name):
+            node_name = self.node_of(new.uid)
+        self.set(new, node_name)
 
     def remove(self, uid: str) -> None:
         """Drop the pod's nomination, if any."""

@@ -59,7 +59,7 @@ class PodGroups:
         if not members:
             del self._members[group], self._staying[group]
 
-    def known(self, group: Key) -> int:
+    def count_members(self, group: Key) -> int:
         """Return the number of members that are not being deleted."""
         return self._staying.get(group, 0)
 

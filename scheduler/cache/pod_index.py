@@ -254,19 +254,19 @@ class PodIndex:
 
     def tally(self, question: Question) -> Tally:
         """Return how many pods match on each row; the counts are kept up to date from now on."""
-        found = self._tallies.use(question)
-        if found is not None:
-            return found
-        found = Tally(self._columns)
+        tally = self._tallies.use(question)
+        if tally is not None:
+            return tally
+        tally = Tally(self._columns)
         for identity, rows in self._populations.items():
             if question.matches(identity, dict(identity.labels)):
                 for row, count in rows.items():
-                    found.add(row, count)
-        dropped = self._tallies.put(question, found)
-        self._asked.put(self._place(question), question, (question, found))
+                    tally.add(row, count)
+        dropped = self._tallies.put(question, tally)
+        self._asked.put(self._place(question), question, (question, tally))
         if dropped is not None:
             self._asked.take(self._place(dropped[0]), dropped[0])
-        return found
+        return tally
 
     def _place(self, question: Question) -> Pair | None:
         places = (self._asked.place(clause.selector) for clause in question.clauses)

@@ -35,7 +35,7 @@ from scheduler.framework.arrangement import POINTS, Enabled, serves
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.hooks import HookedPlugin, hooks_of
 from scheduler.framework.plugin import FilterPlugin
-from scheduler.framework.status import Status, failed
+from scheduler.framework.status import Status, error_status
 
 ALL: Final = "*"
 MULTI_POINT: Final = "multiPoint"
@@ -51,12 +51,12 @@ class Lineup:
     weights: dict[str, int]
 
 
-def merged(defaults: Sequence[PluginRef], given: PluginSet) -> tuple[PluginRef, ...]:
+def merge_plugins(defaults: Sequence[PluginRef], given: PluginSet) -> tuple[PluginRef, ...]:
     """Return the default plugins with the given set applied to them."""
     disabled = {plugin.name for plugin in given.disabled}
     # Of a name given twice the last replaces the default; the other stays and is refused later.
     again = {plugin.name: index for index, plugin in enumerate(given.enabled)}
-    found: list[PluginRef] = []
+    plugins: list[PluginRef] = []
     replaced: set[int] = set()
     for plugin in () if ALL in disabled else defaults:
         if plugin.name in disabled:
@@ -64,9 +64,9 @@ def merged(defaults: Sequence[PluginRef], given: PluginSet) -> tuple[PluginRef, 
         if plugin.name in again:
             replaced.add(again[plugin.name])
             plugin = given.enabled[again[plugin.name]]
-        found.append(plugin)
-    found += [plugin for index, plugin in enumerate(given.enabled) if index not in replaced]
-    return tuple(found)
+        plugins.append(plugin)
+    plugins += [plugin for index, plugin in enumerate(given.enabled) if index not in replaced]
+    return tuple(plugins)
 
 
 def names(multi_point: Iterable[PluginRef], plugins: Plugins) -> list[str]:
@@ -99,11 +99,11 @@ def lineup(
 
     `multi_point`: merged already; `points`: all points that exist here; `serves(plugin, point)`.
     """
-    problems = _repeated(multi_point, f"{path}.{MULTI_POINT}")
+    problems = _duplicate_errors(multi_point, f"{path}.{MULTI_POINT}")
     sets = dict(plugins.points())
     for point, plugin_set in sets.items():
         if point != MULTI_POINT:
-            problems += _misplaced(plugin_set, point, f"{path}.{point}", serves)
+            problems += _placement_errors(plugin_set, point, f"{path}.{point}", serves)
     order = {point: _order(point, multi_point, sets[point], serves) for point in points}
     weights: dict[str, int] = {}
     for plugin in (*plugins.score.enabled, *multi_point):
@@ -126,13 +126,13 @@ def _order(
     return (*first, *then, *last)
 
 
-def _repeated(plugins: Iterable[PluginRef], path: str) -> list[str]:
+def _duplicate_errors(plugins: Iterable[PluginRef], path: str) -> list[str]:
     names = [plugin.name for plugin in plugins]
     return [duplicate(f"{path}.enabled", name) for index, name in enumerate(names) if name in names[:index]]
 
 
-def _misplaced(own: PluginSet, point: str, path: str, serves: Callable[[str, str], bool]) -> list[str]:
-    return _repeated(own.enabled, path) + [
+def _placement_errors(own: PluginSet, point: str, path: str, serves: Callable[[str, str], bool]) -> list[str]:
+    return _duplicate_errors(own.enabled, path) + [
         invalid(f"{path}.enabled[{index}]", plugin.name, f"plugin does not extend {point}")
         for index, plugin in enumerate(own.enabled)
         if not serves(plugin.name, point)
@@ -182,37 +182,37 @@ def make_profiles(
     `known`: all existing plugins; `defaults`: names and weights of the plugins that run by default. Raises:
     ConfigurationError with all problems.
     """
-    found = problems_of(configuration)
+    problems = problems_of(configuration)
     for index, profile in enumerate(configuration.profiles):
-        found += unknown(profile.plugins, f"profiles[{index}].plugins", known)
-    if found:
-        raise ConfigurationError(found)
+        problems += unknown(profile.plugins, f"profiles[{index}].plugins", known)
+    if problems:
+        raise ConfigurationError(problems)
     ignored = [r.name for e in configuration.extenders for r in e.managed_resources if r.ignored_by_scheduler]
     base = tuple(PluginRef(name=name, weight=weight) for name, weight in defaults)
-    made: list[MadeProfile] = []
+    profiles: list[MadeProfile] = []
     for index, profile in enumerate(configuration.profiles):
         maker = _Maker(f"profiles[{index}]", _ignoring(profile, ignored), known, handle)
-        each = maker.make(base)
-        found += maker.problems
-        if each is not None:
-            made.append(each)
-    sorts = [", ".join((each.points or {}).get("queueSort", ())) for each in made]
-    found += [
-        f'profiles[{index}]: different queue sort plugins for profile "{made[index].name}": '
+        new_profile = maker.make(base)
+        problems += maker.problems
+        if new_profile is not None:
+            profiles.append(new_profile)
+    sorts = [", ".join((each.points or {}).get("queueSort", ())) for each in profiles]
+    problems += [
+        f'profiles[{index}]: different queue sort plugins for profile "{profiles[index].name}": '
         f'"{sort}", first: "{sorts[0]}"'
         for index, sort in enumerate(sorts)
         if sort != sorts[0]
     ]
-    if found:
-        raise ConfigurationError(found)
-    return made
+    if problems:
+        raise ConfigurationError(problems)
+    return profiles
 
 
 class _Unprepared:
     """A Filter that fails because the plugin's PreFilter did not run."""
 
     def __init__(self, text: str) -> None:
-        self._status = failed(text)
+        self._status = error_status(text)
 
     def before_filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Return the error, whatever the pod and the node."""
@@ -232,42 +232,42 @@ class _Maker:
     def make(self, defaults: Sequence[PluginRef]) -> MadeProfile | None:
         """Return the profile, or None when it cannot be made."""
         plugins = self._profile.plugins
-        multi_point = merged(defaults, plugins.multi_point)
+        multi_point = merge_plugins(defaults, plugins.multi_point)
         args = self._args()
-        made = {name: self._instance(name, args) for name in names(multi_point, plugins)}
+        instances = {name: self._instance(name, args) for name in names(multi_point, plugins)}
         if not self.problems:
-            self._hook(made)
+            self._hook(instances)
         if self.problems:
             return None
         order, problems = lineup(
-            multi_point, plugins, f"{self._path}.plugins", POINTS, lambda name, point: serves(made[name], point)
+            multi_point, plugins, f"{self._path}.plugins", POINTS, lambda name, point: serves(instances[name], point)
         )
-        self.problems += problems + self._unfit(order.points, made)
+        self.problems += problems + self._unfit(order.points, instances)
         for name in order.points["filter"]:
             if name in _FORGETFUL and name not in order.points["preFilter"]:
-                made[name] = HookedPlugin(made[name], _Unprepared(_FORGETFUL[name]))
-        plugins_made = {name: plugin for name, plugin in made.items() if not self._known[name].hooks}
+                instances[name] = HookedPlugin(instances[name], _Unprepared(_FORGETFUL[name]))
+        plugins_made = {name: plugin for name, plugin in instances.items() if not self._known[name].hooks}
         enabled = tuple(Enabled(plugin, order.weights.get(name, 0)) for name, plugin in plugins_made.items())
         return MadeProfile(self._name, self._profile.percentage_of_nodes_to_score, enabled, order.points)
 
-    def _hook(self, made: dict[str, Any]) -> None:
+    def _hook(self, instances: dict[str, Any]) -> None:
         """Put hooks around the plugins that they are about, in the order in which they are enabled."""
-        for name, hooks in list(made.items()):
+        for name, hooks in list(instances.items()):
             about = self._known[name].hooks
             if not about:
                 continue
-            if about not in made:
+            if about not in instances:
                 self.problems.append(
                     invalid(f"{self._path}.plugins", name, f"it has hooks of {about}, which does not run")
                 )
             elif not hooks_of(hooks):
                 self.problems.append(invalid(f"{self._path}.plugins", name, "it has no hook, such as before_filter"))
             else:
-                made[about] = HookedPlugin(made[about], hooks)
+                instances[about] = HookedPlugin(instances[about], hooks)
 
     def _args(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """Return, by plugin, where its arguments stand and what they are."""
-        found: dict[str, tuple[str, dict[str, Any]]] = {}
+        args_by_name: dict[str, tuple[str, dict[str, Any]]] = {}
         for index, given in enumerate(self._profile.plugin_config):
             here = f"{self._path}.pluginConfig[{index}]"
             entry = self._known.get(given.name)
@@ -276,11 +276,11 @@ class _Maker:
             kind = given.args.get("kind", f"{given.name}Args")
             if kind != f"{given.name}Args":
                 self.problems.append(invalid(f"{here}.args.kind", kind, f"want {given.name}Args"))
-            found[given.name] = (
+            args_by_name[given.name] = (
                 f"{here}.args",
                 {name: value for name, value in given.args.items() if name not in _TYPE_META},
             )
-        return found
+        return args_by_name
 
     def _instance(self, name: str, args: Mapping[str, tuple[str, dict[str, Any]]]) -> Any:
         entry = self._known[name]
@@ -295,30 +295,30 @@ class _Maker:
             self.problems.append(f"{path}: initializing plugin {name}: {error}")
         return None
 
-    def _unfit(self, points: Mapping[str, Sequence[str]], made: Mapping[str, Any]) -> list[str]:
-        found: list[str] = []
+    def _unfit(self, points: Mapping[str, Sequence[str]], instances: Mapping[str, Any]) -> list[str]:
+        problems: list[str] = []
         sorts = len(points["queueSort"])
         if sorts != 1:
-            found.append(
+            problems.append(
                 f"{self._path}: only one queue sort plugin required for profile with scheduler name "
                 f'"{self._name}", but got {sorts}'
             )
         if not points["bind"]:
-            found.append(
+            problems.append(
                 f'{self._path}: at least one bind plugin is needed for profile with scheduler name "{self._name}"'
             )
         # What the first leaves in the cycle state the second takes for granted.
         for before, after in (("preFilter", "filter"), ("preScore", "score")):
             for name in points[after]:
                 answers = (after == "filter" and name in _FORGETFUL) or (name, after) in _SELF_RELIANT
-                if serves(made[name], before) and name not in points[before] and not answers:
+                if serves(instances[name], before) and name not in points[before] and not answers:
                     detail = f"it runs at {after}, which needs its {before}"
-                    found.append(invalid(f"{self._path}.plugins.{before}", name, detail))
+                    problems.append(invalid(f"{self._path}.plugins.{before}", name, detail))
         for name in points["filter"]:
-            if not isinstance(made[name], FilterPlugin):
+            if not isinstance(instances[name], FilterPlugin):
                 detail = "it has filter_all alone; preemption asks about one node, changed in thought: it needs filter"
-                found.append(invalid(f"{self._path}.plugins.filter", name, detail))
-        return found
+                problems.append(invalid(f"{self._path}.plugins.filter", name, detail))
+        return problems
 
 
 def _ignoring(profile: Profile, resources: Sequence[str]) -> Profile:

@@ -14,7 +14,7 @@ from typing import Any
 
 from scheduler.configuration.assembly import MadeProfile, make_profiles
 from scheduler.configuration.document import Extender, KubeSchedulerConfiguration, as_json
-from scheduler.configuration.parser import ConfigurationError, completed, read
+from scheduler.configuration.parser import ConfigurationError, read, with_defaults
 from scheduler.configuration.plugins import PluginSourceError, defaults, known_plugins
 from scheduler.entry import Handle
 from scheduler.queue.preenqueue_status import GATE
@@ -40,19 +40,19 @@ class Configured:
         Raises: StartError naming every problem.
         """
         if not path:
-            return cls(switches, "", completed(KubeSchedulerConfiguration(), scheduler_name))
+            return cls(switches, "", with_defaults(KubeSchedulerConfiguration(), scheduler_name))
         try:
-            found = cls(switches, path, completed(read(Path(path).read_text(encoding="utf-8")), scheduler_name))
+            config = cls(switches, path, with_defaults(read(Path(path).read_text(encoding="utf-8")), scheduler_name))
         except OSError as error:
             raise StartError(f"--config {path}: {error.strerror}") from None
         except UnicodeDecodeError:
             raise StartError(f"--config {path}: not UTF-8") from None
         except ConfigurationError as error:
             raise StartError(f"--config {path}: {error}") from None
-        if found.configuration.pre_enqueue_pod_status_delay is not None and not switches.flag(GATE):
+        if config.configuration.pre_enqueue_pod_status_delay is not None and not switches.flag(GATE):
             text = f"no release of Kubernetes has it; it is part of KEP-5501 and needs {GATE}=true, which is false"
             raise StartError(f"--config {path}: preEnqueuePodStatusDelay: {text}")
-        return found
+        return config
 
     def profiles(self, named: Sequence[str], handle: Handle) -> list[MadeProfile]:
         """Return the file's profiles; empty without a file. Raises: StartError that names every problem.
@@ -86,25 +86,25 @@ class Configured:
     def percentage(self, own: int | None = None) -> int:
         """Return a profile's percentage of nodes to score. `own`: the profile's own value, or None."""
         given = own if own is not None else self.configuration.percentage_of_nodes_to_score
-        return int(self._chosen(PERCENTAGE, self._own.percentage, given))
+        return int(self._choose(PERCENTAGE, self._own.percentage, given))
 
     @property
     def backoff_initial_s(self) -> float:
         """A pod's first back-off, in seconds."""
         return float(
-            self._chosen(BACKOFF_INITIAL, self._own.backoff_initial_s, self.configuration.pod_initial_backoff_seconds)
+            self._choose(BACKOFF_INITIAL, self._own.backoff_initial_s, self.configuration.pod_initial_backoff_seconds)
         )
 
     @property
     def backoff_max_s(self) -> float:
         """A pod's longest back-off, in seconds."""
-        return float(self._chosen(BACKOFF_MAX, self._own.backoff_max_s, self.configuration.pod_max_backoff_seconds))
+        return float(self._choose(BACKOFF_MAX, self._own.backoff_max_s, self.configuration.pod_max_backoff_seconds))
 
     @property
     def report_delay_s(self) -> float:
         """Seconds that a rejection by PreEnqueue must last to be reported (KEP-5501)."""
         return float(
-            self._chosen(REPORT_DELAY, self._own.report_delay_s, self.configuration.pre_enqueue_pod_status_delay)
+            self._choose(REPORT_DELAY, self._own.report_delay_s, self.configuration.pre_enqueue_pod_status_delay)
         )
 
     @property
@@ -117,21 +117,21 @@ class Configured:
 
         `lineups`: each profile's plugins.
         """
-        found: dict[str, Any] = as_json(self.configuration)
-        for given, lineup in zip(found["profiles"], lineups, strict=True):
+        document: dict[str, Any] = as_json(self.configuration)
+        for given, lineup in zip(document["profiles"], lineups, strict=True):
             given["percentageOfNodesToScore"] = self.percentage(given["percentageOfNodesToScore"])
             given["plugins"] = lineup
-        found["percentageOfNodesToScore"] = self.percentage()
-        found["podInitialBackoffSeconds"] = self.backoff_initial_s
-        found["podMaxBackoffSeconds"] = self.backoff_max_s
+        document["percentageOfNodesToScore"] = self.percentage()
+        document["podInitialBackoffSeconds"] = self.backoff_initial_s
+        document["podMaxBackoffSeconds"] = self.backoff_max_s
         if self.configuration.pre_enqueue_pod_status_delay is None:
-            del found["preEnqueuePodStatusDelay"]
-        return found
+            del document["preEnqueuePodStatusDelay"]
+        return document
 
     @property
     def _own(self) -> ConfigurationSwitches:
         return self.switches.of(ConfigurationSwitches)
 
-    def _chosen(self, switch: str, own: float, of_file: float | None) -> float:
+    def _choose(self, switch: str, own: float, of_file: float | None) -> float:
         """Return what the file says, or where it says nothing or the switch is set, the switch's value."""
         return own if of_file is None or self.switches.is_set(switch) else of_file

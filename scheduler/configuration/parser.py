@@ -46,8 +46,8 @@ def read(text: str) -> KubeSchedulerConfiguration:
     """Return the file as a document. Raises: ConfigurationError naming every unknown or repeated field."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        repeated = list(_repeated(root, "")) if root is not None else []
-        found = yaml_text.load(text)
+        repeated = list(_repeated_keys(root, "")) if root is not None else []
+        document = yaml_text.load(text)
     except yaml.YAMLError as error:
         line, column, problem = yaml_text.mistake_of(error)
         place = f"line {line}, column {column}: " if line else ""
@@ -60,12 +60,12 @@ def read(text: str) -> KubeSchedulerConfiguration:
         raise ConfigurationError(["the file is empty"])
     if repeated:
         raise ConfigurationError(repeated)
-    if not isinstance(found, dict):
-        raise ConfigurationError([f"want a {KIND}, not a {type(found).__name__}"])
+    if not isinstance(document, dict):
+        raise ConfigurationError([f"want a {KIND}, not a {type(document).__name__}"])
     for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
-        if found.get(name) != wanted:
-            raise ConfigurationError([f"{name}: want {wanted}, not {found.get(name)!r}"])
-    return decode(KubeSchedulerConfiguration, found, "")
+        if document.get(name) != wanted:
+            raise ConfigurationError([f"{name}: want {wanted}, not {document.get(name)!r}"])
+    return decode(KubeSchedulerConfiguration, document, "")
 
 
 def decode(kind: type[T], value: Any, path: str) -> T:
@@ -90,7 +90,7 @@ def decode(kind: type[T], value: Any, path: str) -> T:
             del _at(rest, below)[name]
         else:
             # Views of API objects pass over what they do not know; here that is a mistake, too.
-            problems += _overlooked(decoded, rest, path)
+            problems += _unknown_fields(decoded, rest, path)
             if problems:
                 break
             return decoded
@@ -108,18 +108,18 @@ def _place(text: str) -> tuple[str, str]:
     return what if path else text, path
 
 
-def _overlooked(decoded: Any, value: Any, path: str) -> Iterator[str]:
+def _unknown_fields(decoded: Any, value: Any, path: str) -> Iterator[str]:
     if isinstance(decoded, msgspec.Struct) and isinstance(value, dict):
         fields = dict(zip(decoded.__struct_encode_fields__, decoded.__struct_fields__, strict=True))
-        for name, each in value.items():
+        for name, field_value in value.items():
             here = join(path, f".{name}")
             if name not in fields:
                 yield f"{here}: unknown field"
             else:
-                yield from _overlooked(getattr(decoded, fields[name]), each, here)
+                yield from _unknown_fields(getattr(decoded, fields[name]), field_value, here)
     elif isinstance(decoded, tuple) and isinstance(value, list):
-        for index, (one, each) in enumerate(zip(decoded, value, strict=True)):
-            yield from _overlooked(one, each, f"{path}[{index}]")
+        for index, (one, field_value) in enumerate(zip(decoded, value, strict=True)):
+            yield from _unknown_fields(one, field_value, f"{path}[{index}]")
 
 
 def _misfit(path: str, what: str) -> str:
@@ -143,11 +143,11 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _repeated(node: yaml.Node, path: str) -> Iterator[str]:
+def _repeated_keys(node: yaml.Node, path: str) -> Iterator[str]:
     """Yield the path of each key that a mapping has twice; YAML itself would keep the last."""
     if isinstance(node, yaml.SequenceNode):
-        for index, each in enumerate(node.value):
-            yield from _repeated(each, f"{path}[{index}]")
+        for index, child in enumerate(node.value):
+            yield from _repeated_keys(child, f"{path}[{index}]")
     elif isinstance(node, yaml.MappingNode):
         lines: dict[str, int] = {}
         for key, value in node.value:
@@ -156,10 +156,10 @@ def _repeated(node: yaml.Node, path: str) -> Iterator[str]:
             if name in lines:
                 yield f"{below}: given twice, in lines {lines[name]} and {line}"
             lines.setdefault(name, line)
-            yield from _repeated(value, below)
+            yield from _repeated_keys(value, below)
 
 
-def completed(configuration: KubeSchedulerConfiguration, scheduler_name: str) -> KubeSchedulerConfiguration:
+def with_defaults(configuration: KubeSchedulerConfiguration, scheduler_name: str) -> KubeSchedulerConfiguration:
     """Return the document with upstream's defaults for zero or missing values.
 
     Without profiles one is added; a single one without a name gets `scheduler_name`. If there are several, each
@@ -171,12 +171,12 @@ def completed(configuration: KubeSchedulerConfiguration, scheduler_name: str) ->
     return replace(
         configuration,
         profiles=profiles,
-        leader_election=_filled(configuration.leader_election, LeaderElection()),
-        client_connection=_filled(configuration.client_connection, ClientConnection()),
+        leader_election=_fill_zeros(configuration.leader_election, LeaderElection()),
+        client_connection=_fill_zeros(configuration.client_connection, ClientConnection()),
     )
 
 
-def _filled(given: P, default: P) -> P:
+def _fill_zeros(given: P, default: P) -> P:
     """Return what is given, with defaults for zeros and empty texts; false is meant."""
     found = msgspec.structs.asdict(given)
     empty = [name for name, value in found.items() if not value and value is not False]

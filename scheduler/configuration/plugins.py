@@ -56,14 +56,14 @@ def plugins() -> dict[str, PluginEntry]:
     """Return every plugin of the folder by name, sorted by the names of files and folders."""
     # By name, not by import statement: the register finds its entries.
     folder = importlib.import_module("scheduler.plugins")
-    found: dict[str, PluginEntry] = {}
+    entries: dict[str, PluginEntry] = {}
     for name, is_folder in sorted((info.name, info.ispkg) for info in pkgutil.iter_modules(folder.__path__)):
         module = f"{folder.__name__}.{name}.plugin" if is_folder else f"{folder.__name__}.{name}"
         entry: PluginEntry = importlib.import_module(module).PLUGIN
-        if entry.name in found:
+        if entry.name in entries:
             raise ValueError(f"two modules in plugins/ offer {entry.name}")
-        found[entry.name] = entry
-    return found
+        entries[entry.name] = entry
+    return entries
 
 
 def defaults(switches: Switches) -> tuple[tuple[str, int], ...]:
@@ -99,18 +99,18 @@ def known_plugins(named: Sequence[str] = ()) -> dict[str, PluginEntry]:
     `named`: texts `module:ATTRIBUTE`. Raises: PluginSourceError for one that cannot be imported, is no
     PluginEntry, or has another's name.
     """
-    found = dict(plugins())
-    came_from = dict.fromkeys(found, "keplab itself")
-    for origin, value in (*_installed(), *_named(named)):
+    entries = dict(plugins())
+    came_from = dict.fromkeys(entries, "keplab itself")
+    for origin, value in (*_installed_plugins(), *_named_plugins(named)):
         if not isinstance(value, PluginEntry):
             raise PluginSourceError(f"{origin} is a {type(value).__name__}, want a PluginEntry")
-        if value.name in found:
+        if value.name in entries:
             raise PluginSourceError(f"{origin} offers {value.name}, which {came_from[value.name]} offers already")
-        found[value.name], came_from[value.name] = value, origin
-    return found
+        entries[value.name], came_from[value.name] = value, origin
+    return entries
 
 
-def _installed() -> Iterator[tuple[str, Any]]:
+def _installed_plugins() -> Iterator[tuple[str, Any]]:
     for point in sorted(entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
         package = point.dist.name if point.dist is not None else "an unnamed package"
         origin = f"entry point {point.name} = {point.value} of {package}"
@@ -121,7 +121,7 @@ def _installed() -> Iterator[tuple[str, Any]]:
         yield origin, value
 
 
-def _named(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def _named_plugins(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
     for text in texts:
         module, colon, attribute = text.partition(":")
         if not (module and colon and attribute):

@@ -24,23 +24,23 @@ from services.api.times import Duration
 
 def invalid(path: str, value: Any, detail: str) -> str:
     """Return the problem of a value that is not allowed."""
-    return f"{path}: Invalid value: {_quoted(value)}: {detail}"
+    return f"{path}: Invalid value: {_quote(value)}: {detail}"
 
 
-def required(path: str, detail: str = "") -> str:
+def required_value(path: str, detail: str = "") -> str:
     """Return the problem of a missing value."""
     return f"{path}: Required value: {detail}" if detail else f"{path}: Required value"
 
 
 def duplicate(path: str, value: Any) -> str:
     """Return the problem of a repeated value."""
-    return f"{path}: Duplicate value: {_quoted(value)}"
+    return f"{path}: Duplicate value: {_quote(value)}"
 
 
-def unsupported(path: str, value: Any, supported: Iterable[str]) -> str:
+def unsupported_value(path: str, value: Any, supported: Iterable[str]) -> str:
     """Return the problem of a value that is not among the supported ones."""
     values = ", ".join(f'"{each}"' for each in supported)
-    return f"{path}: Unsupported value: {_quoted(value)}: supported values: {values}"
+    return f"{path}: Unsupported value: {_quote(value)}: supported values: {values}"
 
 
 def forbidden(path: str, detail: str) -> str:
@@ -48,7 +48,7 @@ def forbidden(path: str, detail: str) -> str:
     return f"{path}: Forbidden: {detail}"
 
 
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
 
 
@@ -100,14 +100,14 @@ def _node_affinity(path: str, args: Mapping[str, Any]) -> Iterator[str]:
         at = f"{here}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
         terms = _items(wanted, "nodeSelectorTerms")
         if not terms:
-            yield required(at, "must have at least one node selector term")
+            yield required_value(at, "must have at least one node selector term")
         for index, term in enumerate(terms):
             yield from _node_selector_term(f"{at}[{index}]", term)
     preferred = _items(added, "preferredDuringSchedulingIgnoredDuringExecution")
-    for index, each in enumerate(preferred):
+    for index, preferred_term in enumerate(preferred):
         at = f"{here}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-        if isinstance(each.get("preference"), dict):
-            yield from _node_selector_term(f"{at}.preference", each["preference"])
+        if isinstance(preferred_term.get("preference"), dict):
+            yield from _node_selector_term(f"{at}.preference", preferred_term["preference"])
 
 
 def _node_selector_term(path: str, term: Mapping[str, Any]) -> Iterator[str]:
@@ -116,13 +116,13 @@ def _node_selector_term(path: str, term: Mapping[str, Any]) -> Iterator[str]:
             operator, values = requirement.get("operator"), requirement.get("values") or ()
             at = f"{path}.{part}[{index}]"
             if operator not in _OPERATORS:
-                yield unsupported(f"{at}.operator", operator, _OPERATORS)
+                yield unsupported_value(f"{at}.operator", operator, _OPERATORS)
             elif operator in ("In", "NotIn") and not values:
-                yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+                yield required_value(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
             elif operator in ("Exists", "DoesNotExist") and values:
                 yield forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
             elif operator in ("Gt", "Lt") and len(values) != 1:
-                yield required(f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
+                yield required_value(f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
 
 
 def _node_resources_fit(path: str, args: Mapping[str, Any]) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _scoring_strategy(path: str, strategy: Mapping[str, Any]) -> Iterator[str]:
     # A strategy that is given must say its type: upstream defaults it only when there is none at all.
     kind = strategy.get("type", "")
     if kind not in STRATEGIES:
-        yield unsupported(f"{path}.type", kind, STRATEGIES)
+        yield unsupported_value(f"{path}.type", kind, STRATEGIES)
     for index, resource in enumerate(_items(strategy, "resources")):
         weight = _number(resource, "weight", 1) or 1
         if not 0 < weight <= 100:
@@ -151,7 +151,7 @@ def _scoring_strategy(path: str, strategy: Mapping[str, Any]) -> Iterator[str]:
     ratio = strategy.get("requestedToCapacityRatio")
     at = f"{path}.requestedToCapacityRatio"
     if kind == RATIO and ratio is None:
-        yield required(at, f"must be specified when type is {RATIO}")
+        yield required_value(at, f"must be specified when type is {RATIO}")
     elif kind == RATIO and isinstance(ratio, dict):
         yield from _shape(f"{at}.shape", _items(ratio, "shape"))
     elif ratio is not None:
@@ -160,7 +160,7 @@ def _scoring_strategy(path: str, strategy: Mapping[str, Any]) -> Iterator[str]:
 
 def _shape(path: str, points: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not points:
-        yield required(path, "at least one point must be specified")
+        yield required_value(path, "at least one point must be specified")
         return
     utilizations = [_number(point, "utilization", 0) for point in points]
     for index in range(1, len(points)):
@@ -187,7 +187,7 @@ def _balanced_allocation(path: str, args: Mapping[str, Any]) -> Iterator[str]:
 def _pod_topology_spread(path: str, args: Mapping[str, Any]) -> Iterator[str]:
     kind, constraints = args.get("defaultingType") or "System", _items(args, "defaultConstraints")
     if kind not in ("System", "List"):
-        yield unsupported(f"{path}.defaultingType", kind, ("System", "List"))
+        yield unsupported_value(f"{path}.defaultingType", kind, ("System", "List"))
     elif kind == "System" and constraints:
         yield invalid(f"{path}.defaultingType", kind, "when .defaultConstraints are not empty")
     seen: set[tuple[str, str]] = set()
@@ -200,11 +200,11 @@ def _pod_topology_spread(path: str, args: Mapping[str, Any]) -> Iterator[str]:
         if key:
             yield from _label_name(f"{at}.topologyKey", key)
         else:
-            yield required(f"{at}.topologyKey", "can not be empty")
+            yield required_value(f"{at}.topologyKey", "can not be empty")
         if not action:
-            yield required(f"{at}.whenUnsatisfiable", "can not be empty")
+            yield required_value(f"{at}.whenUnsatisfiable", "can not be empty")
         elif action not in ("DoNotSchedule", "ScheduleAnyway"):
-            yield unsupported(f"{at}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
+            yield unsupported_value(f"{at}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
         if constraint.get("labelSelector") is not None:
             detail = "constraint must not define a selector, as they deduced for each pod"
             yield forbidden(f"{at}.labelSelector", detail)
@@ -333,13 +333,13 @@ def _of_profiles(configuration: KubeSchedulerConfiguration) -> Iterator[str]:
 
 def _of_profile(at: str, profile: Profile) -> Iterator[str]:
     if not profile.scheduler_name:
-        yield required(f"{at}.schedulerName")
+        yield required_value(f"{at}.schedulerName")
     yield from _of_percentage(f"{at}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
     yield from _of_percentage(f"{at}.percentageOfPlacementsToScore", profile.percentage_of_placements_to_score)
     for point, plugin_set in profile.plugins.points():
         for index, plugin in enumerate(plugin_set.enabled):
             if plugin.name in REMOVED_PLUGINS:
-                yield _removed(f"{at}.plugins.{point}.enabled[{index}]", plugin.name)
+                yield _removal_error(f"{at}.plugins.{point}.enabled[{index}]", plugin.name)
     seen: set[str] = set()
     for index, given in enumerate(profile.plugin_config):
         here = f"{at}.pluginConfig[{index}]"
@@ -347,14 +347,14 @@ def _of_profile(at: str, profile: Profile) -> Iterator[str]:
             yield duplicate(here, given.name)
         seen.add(given.name)
         if given.name in REMOVED_PLUGINS:
-            yield _removed(here, given.name)
+            yield _removal_error(here, given.name)
             continue
         rules = _RULES.get(given.name)
         if rules is not None:
             yield from rules(f"{here}.args", given.args)
 
 
-def _removed(path: str, name: str) -> str:
+def _removal_error(path: str, name: str) -> str:
     version = '(KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")'
     return invalid(path, name, f'was invalid in version "v1" {version}')
 
@@ -393,8 +393,8 @@ def _of_extenders(extenders: tuple[Extender, ...]) -> Iterator[str]:
             managed.add(resource.name)
     binders = sum(1 for extender in extenders if extender.bind_verb)
     if binders > 1:
-        found = f"found {binders} extenders implementing bind"
-        yield invalid("extenders", found, "only one extender can implement bind")
+        count_text = f"found {binders} extenders implementing bind"
+        yield invalid("extenders", count_text, "only one extender can implement bind")
 
 
 def _of_extended_resource(path: str, name: str) -> Iterator[str]:

@@ -113,14 +113,14 @@ class Attempts:
         )
         return Attempt(queued, now, span, took_s)
 
-    def decided(self, attempt: Attempt) -> None:
+    def on_decided(self, attempt: Attempt) -> None:
         """Note how long the decision took."""
         attempt.took_s = self.seams.clock.now() - attempt.now
 
     def count(self, attempt: Attempt, outcome: str) -> None:
         """Count the attempt by its outcome."""
         profile = attempt.queued.info.spec.scheduler_name
-        self.metrics.attempted(outcome, attempt.took_s, profile, attempt.span.trace_id)
+        self.metrics.observe_attempt(outcome, attempt.took_s, profile, attempt.span.trace_id)
 
     def keep(self, attempt: Attempt, outcome: str, **decision: Any) -> None:
         """Keep the decision as the pod's last."""

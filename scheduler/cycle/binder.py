@@ -79,13 +79,13 @@ def read_back(pod: PodInfo, node_name: str, live: Document | None) -> BindResult
     if live is None or live.get("metadata", {}).get("uid") != pod.uid:
         return BindResult(Outcome.ERROR, "read", "the pod is gone")
     spec: dict[str, Any] = live.get("spec") or {}
-    found = str(spec.get("nodeName") or "")
+    live_node = str(spec.get("nodeName") or "")
     unbinds = int((live.get("status") or {}).get("unbindCount") or 0)
     rv = int(live["metadata"].get("resourceVersion") or 0)
-    if found == node_name and unbinds == pod.unbind_count:
+    if live_node == node_name and unbinds == pod.unbind_count:
         return BindResult(Outcome.OK, "read", rv=rv)
-    if found:
-        return BindResult(Outcome.CONFLICT, "read", f"the pod is bound to {found}, not to {node_name}")
+    if live_node:
+        return BindResult(Outcome.CONFLICT, "read", f"the pod is bound to {live_node}, not to {node_name}")
     if unbinds > pod.unbind_count:
         return BindResult(Outcome.CONFLICT, "read", f"the pod was unbound {unbinds} times, not {pod.unbind_count}")
     return BindResult(Outcome.ERROR, "read", f"the bind to {node_name} took no effect")
@@ -146,7 +146,7 @@ class Binder:
             now = self.seams.clock.now()
             self.core.metrics.bind_seconds.observe(now - began, 1, span.trace_id)
             if result.outcome is Outcome.OK:
-                self._bound(queued, assumption, now, span)
+                self._on_bound(queued, assumption, now, span)
             else:
                 await self._undo(queued, assumption, result.message, Status(Code.ERROR, (result.message,)), span)
         finally:
@@ -224,10 +224,10 @@ class Binder:
                 continue
             return read_back(assumption.pod, node, live)
 
-    def _bound(self, queued: QueuedPod, assumption: Assumption, now: float, span: Span) -> None:
+    def _on_bound(self, queued: QueuedPod, assumption: Assumption, now: float, span: Span) -> None:
         info, node = assumption.pod, assumption.node_name
         began = queued.initial_attempt if queued.initial_attempt is not None else now
-        self.core.metrics.bound(info.uid, node, queued.attempts, now - began, now, span.trace_id)
+        self.core.metrics.observe_bind(info.uid, node, queued.attempts, now - began, now, span.trace_id)
         self.recorder.event(
             info,
             "Scheduled",
@@ -239,7 +239,7 @@ class Binder:
         log.debug("pod.bound", pod=str(info.key), node=node, attempt=queued.attempts, trace_id=span.trace_id)
         if not assumption.is_obsolete:
             self.core.profiles.runner_of(info).post_bind(assumption.state, info, node)
-            self.core.queue.bound(queued)
+            self.core.queue.on_bound(queued)
         span.end()
 
     async def _undo(self, queued: QueuedPod, assumption: Assumption, message: str, status: Status, span: Span) -> None:

@@ -62,7 +62,7 @@ class FailureHandler:
             # Gone, another pod of that name, or bound by another scheduler: not ours to try again.
             queue.done(info.uid)
             if queue.get(info.key) is queued:
-                queue.bound(queued)
+                queue.on_bound(queued)
             span.end(message)
             return
         queue.add_unschedulable(queued, attempt.now, rejectors=rejectors, pending=pending)

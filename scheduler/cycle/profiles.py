@@ -61,7 +61,7 @@ class Profiles:
     def watch(self, watch: Watch) -> None:
         """Observe the plugins' times in one attempt in ten from now on."""
         for name, profile in self._by_name.items():
-            runner = profile.runner.observed(PluginTimes(watch, name))
+            runner = profile.runner.with_observer(PluginTimes(watch, name))
             self._watched[name] = replace(profile, runner=runner, cycle=replace(profile.cycle, runner=runner))
 
     def attempt(self) -> None:

@@ -197,15 +197,15 @@ class Batching:
         is_full = is_full or not self.runner.filter_beside(state, pod, node, rivals).is_success
         return "" if is_full else "node_not_full"
 
-    def store(self, pod: PodInfo, state: CycleState, found: Feasible, totals: Scores, row: int) -> None:
+    def store(self, pod: PodInfo, state: CycleState, feasible: Feasible, totals: Scores, row: int) -> None:
         """Store the totals of a full cycle for the pods that follow."""
         if self._cycle < self._until and pod.signature == self._spacious:
             return
         fragments = self.runner.fragments(state, pod, of_scores=True)
-        known = found.remembered
+        known = feasible.remembered
         # Scores that are scaled by the best of all change on every node when the best node is full.
         is_scaled = self.is_exact and known is not None and any(known.varies)
-        if fragments is None or found.prepared.node_names is not None or is_scaled:
+        if fragments is None or feasible.prepared.node_names is not None or is_scaled:
             return
         columns = self.cache.columns
         is_plain, left = self.runner.has_only_row_filters(state), totals.copy()
@@ -252,9 +252,9 @@ class SchedulingCycle:
         try:
             return self._schedule(pod, now, with_post_filter=with_post_filter)
         except Exception as error:
-            return self.failed(error)
+            return self.cycle_error(error)
 
-    def failed(self, error: Exception) -> CycleError:
+    def cycle_error(self, error: Exception) -> CycleError:
         """Return the error of a cycle in which a plugin or other code raised; the batch is dropped."""
         if self.batching is not None:
             self.batching.forget()
@@ -283,14 +283,14 @@ class SchedulingCycle:
         state = CycleState(now)
         state.data.update(seed)
         state.seed = seed
-        found = self.runner.filter(state, pod, columns, self.nominator)
-        rejection = found.prepared.rejection
+        feasible = self.runner.filter(state, pod, columns, self.nominator)
+        rejection = feasible.prepared.rejection
         if rejection is not None and rejection.code is Code.ERROR:
             return CycleError(f'running PreFilter plugin "{rejection.plugin}": {rejection.message}')
         if state.error:
             return CycleError(state.error)
         own = columns.slots.get(pod.pod.status.nominated_node_name, -1)
-        return Filtered(state, found, columns.count, own if own >= 0 and found.mask[own] else -1)
+        return Filtered(state, feasible, columns.count, own if own >= 0 and feasible.mask[own] else -1)
 
     def narrow(self, filtered: Filtered) -> None:
         """Keep as many of the feasible nodes as the percentage of nodes to score requires."""
@@ -301,44 +301,44 @@ class SchedulingCycle:
         self, pod: PodInfo, filtered: Filtered, opinion: Opinion | None = None, *, with_post_filter: bool = True
     ) -> Result:
         """Return the best of the nodes left, or the result of PostFilter if there is none."""
-        columns, runner, state, found = self.cache.columns, self.runner, filtered.state, filtered.found
+        columns, runner, state, feasible = self.cache.columns, self.runner, filtered.state, filtered.found
         evaluated = filtered.evaluated
-        count = int(np.count_nonzero(found.mask))
+        count = int(np.count_nonzero(feasible.mask))
         if count == 0:
-            diagnosis = runner.diagnose(state, pod, columns, found)
+            diagnosis = runner.diagnose(state, pod, columns, feasible)
             if opinion is not None:
                 opinion.add_to(diagnosis)
             post_filter = runner.post_filter(state, pod, columns, diagnosis) if with_post_filter else None
             if post_filter is not None and post_filter.retry_with is not None:
                 # What extenders think is of this cycle: with their answers another one would have to be asked for.
-                again = self._again(pod, state.now, post_filter.retry_with) if opinion is None else None
+                again = self._retry(pod, state.now, post_filter.retry_with) if opinion is None else None
                 if isinstance(again, ScheduleResult):
                     return again
                 post_filter = runner.post_filter(state, pod, columns, diagnosis)
             return Unschedulable(diagnosis, state, post_filter)
         if count == 1:
-            return self.only(int(np.argmax(found.mask)), state, evaluated)
-        state.scored = found.mask
-        totals, status = runner.score(state, pod, columns, found)
+            return self.only(int(np.argmax(feasible.mask)), state, evaluated)
+        state.scored = feasible.mask
+        totals, status = runner.score(state, pod, columns, feasible)
         if not status.is_success:
             return CycleError(status.message)
         extra = opinion.scores if opinion is not None else None
         if extra is not None:
-            totals = np.where(found.mask, totals + extra, -1.0)
+            totals = np.where(feasible.mask, totals + extra, -1.0)
         best = (totals == totals.max()).nonzero()[0]
         # Upstream replaces the k-th tie with probability 1/k; one uniform draw is the same lottery.
         row = int(best[0] if len(best) == 1 else best[self.random.randrange(0, len(best))])
         if self.batching is not None and opinion is None:
-            self.batching.store(pod, state, found, totals, row)
-        rows = _reported(row, best, found, count)
+            self.batching.store(pod, state, feasible, totals, row)
+        rows = _rows_to_report(row, best, feasible, count)
         nodes = columns.nodes
-        by_plugin, weights = runner.scores_of(state, found, rows), runner.weights
+        by_plugin, weights = runner.scores_of(state, feasible, rows), runner.weights
         if extra is not None:
             by_plugin, weights = {**by_plugin, EXTENDER: extra[rows]}, {**weights, EXTENDER: 1}
         names = tuple([node.name for r in rows.tolist() if (node := nodes[r]) is not None])
         return ScheduleResult(_name(columns, row), state, evaluated, count, Ranking(names, by_plugin, weights))
 
-    def _again(self, pod: PodInfo, now: float, seed: Mapping[str, Any]) -> Result:
+    def _retry(self, pod: PodInfo, now: float, seed: Mapping[str, Any]) -> Result:
         """Return what another cycle decides that starts with what PostFilter changed in memory."""
         filtered = self.filter(pod, now, seed)
         if isinstance(filtered, CycleError):
@@ -357,21 +357,21 @@ class SchedulingCycle:
         """Return the only node left; scoring it would change nothing."""
         return ScheduleResult(_name(self.cache.columns, row), state, evaluated, 1)
 
-    def _sample(self, state: CycleState, found: Feasible) -> int:
+    def _sample(self, state: CycleState, feasible: Feasible) -> int:
         """Keep the first feasible nodes in visiting order, as many as are wanted; return how many were visited."""
         order = self.cache.order()
         total = len(order)
         wanted = nodes_to_find(total, self.percentage)
         start = self.rotation.next_start % total
         rotated: NDArray[np.intp] = np.concatenate([order[start:], order[:start]])
-        hits = np.flatnonzero(found.mask[rotated])
+        hits = np.flatnonzero(feasible.mask[rotated])
         processed = int(hits[wanted - 1]) + 1 if len(hits) >= wanted else total
         self.rotation.next_start = (start + processed) % total
         state.visited = rotated[:processed]
         if len(hits) > wanted:
-            mask = np.zeros_like(found.mask)
+            mask = np.zeros_like(feasible.mask)
             mask[rotated[hits[:wanted]]] = True
-            found.mask, found.is_narrowed = mask, True
+            feasible.mask, feasible.is_narrowed = mask, True
         return processed
 
 
@@ -381,7 +381,7 @@ def _name(columns: Columns, row: int) -> str:
     return node.name
 
 
-def _reported(row: int, best: NDArray[np.intp], found: Feasible, count: int) -> NDArray[np.intp]:
+def _rows_to_report(row: int, best: NDArray[np.intp], found: Feasible, count: int) -> NDArray[np.intp]:
     if count <= REPORTED_NODES_MAX:
         return np.flatnonzero(found.mask)
     others = [r for r in best[:REPORTED_SCORES].tolist() if r != row]

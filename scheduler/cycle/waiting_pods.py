@@ -54,8 +54,8 @@ class WaitingPods:
 
     def turn_back(self, uid: str, plugin: str) -> asyncio.Future[None] | None:
         """Preempt the pod where it waits or prepares; the future is done when its capacity is free. None: too late."""
-        found = self._permits.get(uid)
-        decision = found.decision if found is not None else self._pre_binds.get(uid)
+        permit = self._permits.get(uid)
+        decision = permit.decision if permit is not None else self._pre_binds.get(uid)
         if decision is None or not _refuse(decision, plugin, PREEMPTED):
             return None
         left: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -96,7 +96,7 @@ class CallQueue:
             if RELEVANCES[call.call_type] < RELEVANCES[old.call.call_type]:
                 return call_id, {call_id: Ending.SKIPPED}
             if call.call_type == old.call.call_type:
-                call = call.merged(old.call)
+                call = call.merge(old.call)
                 ended[old.call_id] = Ending.OVERWRITTEN
                 if not is_old_running:
                     due = min(due, old.not_before)
@@ -110,13 +110,13 @@ class CallQueue:
             self._record(uid, Recorded(call, call_id, due), now)
         return call_id, ended
 
-    def sync(self, found: Pod | PodGroup) -> Endings:
+    def sync(self, live: Pod | PodGroup) -> Endings:
         """Take the object as the watch shows it; drop a waiting call that would change nothing."""
-        uid = found.metadata.uid
+        uid = live.metadata.uid
         record, running = self._records.get(uid), self._running.get(uid)
         if record is None or running is record:
             return {}
-        record.call = record.call.synced(found)
+        record.call = record.call.sync(live)
         return self._remove(uid) if running is None and record.call.is_noop else {}
 
     def drop_status(self, uid: str) -> Endings:

@@ -119,11 +119,11 @@ class PodCall(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the pod is known to have the desired state already."""
         return False
 
-    def merged(self, old: PodCall) -> Self:
+    def merge(self, old: PodCall) -> Self:
         """Return this call, merged with the remaining changes of the older one of the same type."""
         return self
 
-    def synced(self, found: Pod | PodGroup) -> Self:
+    def sync(self, found: Pod | PodGroup) -> Self:
         """Return this call, based on the object as it is now known."""
         return self
 
@@ -162,7 +162,7 @@ class StatusPatch(PodCall, frozen=True, kw_only=True):
     def _renominates(self) -> bool:
         return self.nomination is not None and self.nomination != self.nominated_node
 
-    def merged(self, old: PodCall) -> Self:
+    def merge(self, old: PodCall) -> Self:
         """Return this call with the older one's nomination, conditions and event where this one has none."""
         assert isinstance(old, StatusPatch)
         types = {change.type for change in self.desired}
@@ -182,7 +182,7 @@ class StatusPatch(PodCall, frozen=True, kw_only=True):
             is_report=self.is_report and old.is_report,
         )
 
-    def synced(self, found: Pod | PodGroup) -> Self:
+    def sync(self, found: Pod | PodGroup) -> Self:
         """Return this call, based on the status in the watch, unless that is older than the known one."""
         if found.metadata.rv < self.rv:
             return self

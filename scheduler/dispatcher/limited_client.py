@@ -78,7 +78,7 @@ class Limits:
         """Leave the line."""
         self._gone.add(ticket)
 
-    def admitted(self, now: float) -> list[int]:
+    def admit(self, now: float) -> list[int]:
         """Return the tickets that are admitted now; each takes a token."""
         found: list[int] = []
         for line in self._lines:
@@ -127,7 +127,7 @@ class LimitedClient(Client):
 
     def _admit(self) -> None:
         now = self._now()
-        for ticket in self._limits.admitted(now):
+        for ticket in self._limits.admit(now):
             turn = self._waiting.get(ticket)
             if turn is not None and not turn.done():
                 turn.set_result(None)

@@ -28,13 +28,13 @@ def is_ready(claim: ResourceClaim) -> bool:
 
 def failure_of(claim: ResourceClaim) -> str:
     """Return the failure condition that is True, in upstream's words; "" if none is."""
-    for each in _conditional(claim):
-        status = _status_of(claim, each)
-        for name in each.binding_failure_conditions if status is not None else ():
-            found = find_condition(status.conditions, name) if status is not None else None
-            if found is not None and _is_true(found):
-                quoted = found.message.replace("\\", "\\\\").replace('"', '\\"')
-                whose = f"claim={claim.metadata.name}, reason={found.reason}"
+    for result in _conditional(claim):
+        status = _status_of(claim, result)
+        for name in result.binding_failure_conditions if status is not None else ():
+            condition = find_condition(status.conditions, name) if status is not None else None
+            if condition is not None and _is_true(condition):
+                quoted = condition.message.replace("\\", "\\\\").replace('"', '\\"')
+                whose = f"claim={claim.metadata.name}, reason={condition.reason}"
                 return f'device binding failed: {whose}, message="{quoted}"'
     return ""
 

@@ -15,7 +15,7 @@ from scheduler.dra.claim_writer import RETRY_S, TRIES, patch_claim
 from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
 from scheduler.dra.metrics import CONFLICTS, WRITES
 from scheduler.dra.reservation import is_group_entry
-from scheduler.framework.status import SUCCESS, Status, failed
+from scheduler.framework.status import SUCCESS, Status, error_status
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, ResourceClaim
@@ -107,7 +107,7 @@ class ClaimReleaser:
                 if release.with_workload and (
                     await _is_consumed(release, self._client) or release.claim in self._users
                 ):
-                    self._refused(release, "a pod that uses it has a node")
+                    self._log_refusal(release, "a pod that uses it has a node")
                     return
                 stored = await patch_claim(self._client, claim, patch, "status")
             except Conflict:
@@ -115,12 +115,12 @@ class ClaimReleaser:
             except NotFound:
                 return
             except (ApiError, UnknownOutcome) as error:
-                self._refused(release, str(error))
+                self._log_refusal(release, str(error))
                 return
             self._ledger.wrote(stored)
             log.info("claim.released", claim=str(release.claim), how=release.how.value)
             return
-        self._refused(release, "it keeps changing")
+        self._log_refusal(release, "it keeps changing")
 
     async def _delete(self, claim: ResourceClaim, release: PendingRelease) -> None:
         """Delete the claim, its finalizer first. Raises: ApiError, UnknownOutcome."""
@@ -134,7 +134,7 @@ class ClaimReleaser:
         log.info("claim.released", claim=str(release.claim), how=release.how.value)
 
     @staticmethod
-    def _refused(release: PendingRelease, reason: str) -> None:
+    def _log_refusal(release: PendingRelease, reason: str) -> None:
         log.warning("claim.not_released", claim=str(release.claim), how=release.how.value, reason=reason)
 
 
@@ -165,15 +165,15 @@ async def deallocate_moved(claim: ResourceClaim, pod_uid: str, ledger: ClaimLedg
     release = PendingRelease(Release.DEALLOCATE, meta.key, meta.uid, pod_uid, with_workload=True)
     try:
         if any(not each.is_pod for each in before.status.reserved_for) and await _is_consumed(release, client):
-            return failed(f"claim {meta.key} got a consumer in the meantime")
+            return error_status(f"claim {meta.key} got a consumer in the meantime")
         cleared: Document = {"status": {"reservedFor": None, "allocation": None, "devices": None}}
         ledger.metrics.add(WRITES)
         stored = await patch_claim(client, before, cleared, "status")
     except Conflict as error:
         ledger.metrics.add(CONFLICTS)
-        return SUCCESS if _is_free(claim, before, ledger) else failed(f"deallocate claim {meta.key}: {error}")
+        return SUCCESS if _is_free(claim, before, ledger) else error_status(f"deallocate claim {meta.key}: {error}")
     except (ApiError, UnknownOutcome) as error:
-        return failed(f"deallocate claim {meta.key}: {error}")
+        return error_status(f"deallocate claim {meta.key}: {error}")
     ledger.wrote(stored)
     log.info("claim.released", claim=str(meta.key), how="in-memory")
     return SUCCESS

@@ -20,7 +20,7 @@ from scheduler.dra.extended_resources import Mappings, claim_to_write
 from scheduler.dra.ledger import ClaimLedger
 from scheduler.dra.metrics import CONFLICTS, CREATES, WRITES
 from scheduler.dra.reservation import Reservation, reservation
-from scheduler.framework.status import SUCCESS, Status, failed, unresolvable
+from scheduler.framework.status import SUCCESS, Status, error_status, unresolvable
 from scheduler.switches import ReservationSwitches
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.podgroup import PodGroup
@@ -124,8 +124,8 @@ class Granter:
                     self._ledger.metrics.add(CONFLICTS)
                     problem = str(error)
                 except (ApiError, UnknownOutcome) as error:
-                    return failed(str(error))
-        return failed(problem)
+                    return error_status(str(error))
+        return error_status(problem)
 
     async def _try(
         self,
@@ -142,7 +142,7 @@ class Granter:
         if allocation is not None and current.status.allocation is None and not self._ledger.pending(uid):
             problem = problem or "deallocated elsewhere"  # another pod wrote it, and it was cleared again
         if problem:
-            return failed(f"claim {claim.metadata.key} got {problem} in the meantime")
+            return error_status(f"claim {claim.metadata.key} got {problem} in the meantime")
         pending = allocation if current.status.allocation is None else None
         entry = self._entry(pod, current, pending, group)
         if entry.consumer is not None and not entry.consumer.is_pod:
@@ -165,16 +165,16 @@ class Granter:
         """
         document = claim_to_write(pod.pod, in_memory.spec.devices.requests)
         try:
-            made = _view(await client.create(CLAIMS, document, namespace=pod.key.namespace))
+            claim = _view(await client.create(CLAIMS, document, namespace=pod.key.namespace))
         except (ApiError, UnknownOutcome) as error:
             self._ledger.metrics.add(CREATES, "failure", "false")
-            return failed(f"create claim for extended resources {pod.key.namespace}/: {error}")
+            return error_status(f"create claim for extended resources {pod.key.namespace}/: {error}")
         self._ledger.metrics.add(CREATES, "success", "false")
         allocation = self._ledger.pending(in_memory.metadata.uid)
         assert allocation is not None, f"{pod.key}: PreBind of extended resources without Reserve"
-        self._ledger.allocate(made, allocation, pod.uid)
+        self._ledger.allocate(claim, allocation, pod.uid)
         self._ledger.settle(in_memory)
-        return made
+        return claim
 
     async def name_in_status(self, pod: PodInfo, claim: ResourceClaim, mappings: Mappings, client: Any) -> Status:
         """Write into the pod's status its claim for extended resources, and which container has which part of it."""
@@ -186,7 +186,7 @@ class Granter:
         try:
             await client.patch("pods", pod.key, patch, subresource="status", uid=pod.uid)
         except (ApiError, UnknownOutcome) as error:
-            return failed(f"update pod {pod.key} ExtendedResourceClaimStatus: {error}")
+            return error_status(f"update pod {pod.key} ExtendedResourceClaimStatus: {error}")
         return SUCCESS
 
     def _entry(

@@ -117,8 +117,8 @@ def requests_for(pod: Pod, resources: Iterable[str], backed: BackedResources) ->
     requests: list[DeviceRequest] = []
     mappings: Mappings = []
     for resource in sorted(resources):
-        made, of_containers = _of_resource(pod, resource, backed.class_of(resource))
-        requests += made
+        resource_requests, of_containers = _of_resource(pod, resource, backed.class_of(resource))
+        requests += resource_requests
         mappings += of_containers
     return sorted(requests, key=lambda each: each.name), mappings
 
@@ -129,22 +129,24 @@ def _of_resource(pod: Pod, resource: str, class_name: str) -> tuple[list[DeviceR
     short = [i for i, each in enumerate(containers) if i < inits and each.restart_policy != "Always"]
     lasting: list[DeviceRequest | None] = [None] * len(containers)
     mappings: Mappings = []
-    for i, each in enumerate(containers):
+    for i, container in enumerate(containers):
         if i not in short:
-            lasting[i], named = _of_container(i, each, resource, class_name, ())
+            lasting[i], named = _of_container(i, container, resource, class_name, ())
             mappings += named
     largest: DeviceRequest | None = None
     names: set[str] = set()
     of_short: Mappings = []
     for i in short:
-        made, named = _of_container(i, containers[i], resource, class_name, [r for r in lasting[i:] if r is not None])
+        request, named = _of_container(
+            i, containers[i], resource, class_name, [r for r in lasting[i:] if r is not None]
+        )
         of_short += named
-        if made is not None:
-            names.add(made.name)
-            if largest is None or _count(largest) < _count(made):
-                largest = made
+        if request is not None:
+            names.add(request.name)
+            if largest is None or _count(largest) < _count(request):
+                largest = request
     if largest is not None:  # they run one after the other, and so have the largest request together
-        of_short = [_renamed(each, largest.name) if each.request_name in names else each for each in of_short]
+        of_short = [_with_request_name(each, largest.name) if each.request_name in names else each for each in of_short]
     requests = [each for each in (largest, *lasting) if each is not None]
     return requests, [*mappings, *of_short]
 
@@ -157,9 +159,9 @@ def _of_container(
     if not wanted:
         return None, []
     mappings: Mappings = []
-    for each in reusable:
-        mappings.append(_mapping(container, resource, each.name))
-        wanted -= _count(each)
+    for request in reusable:
+        mappings.append(_mapping(container, resource, request.name))
+        wanted -= _count(request)
         if wanted <= 0:
             return None, mappings
     name = f"container-{index}-request-{sorted(requests).index(resource)}"
@@ -171,7 +173,7 @@ def _mapping(container: Container, resource: str, request: str) -> ContainerExte
     return ContainerExtendedResourceRequest(container_name=container.name, resource_name=resource, request_name=request)
 
 
-def _renamed(mapping: ContainerExtendedResourceRequest, request: str) -> ContainerExtendedResourceRequest:
+def _with_request_name(mapping: ContainerExtendedResourceRequest, request: str) -> ContainerExtendedResourceRequest:
     return ContainerExtendedResourceRequest(
         container_name=mapping.container_name, resource_name=mapping.resource_name, request_name=request
     )

@@ -27,7 +27,7 @@ class ClaimMetrics:
         """Count one event of that name."""
         self.counts.add(name, *labels)
 
-    def waited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+    def observe_wait(self, profile: str, driver: str, status: str, seconds: float) -> None:
         """Observe the end of a wait for binding conditions."""
         self.counts.add(BINDING_CONDITIONS, profile, driver, status)
         self.waits[profile, driver, status].observe(seconds)

@@ -69,33 +69,33 @@ class Explainer:
         if decision is None and queued is None and live is None:
             return None
         known = decision or Decision("", 0, now, "")
-        found = {"pod": str(key), "uid": _uid(decision, queued, live), **known.document()}
-        found["since_s"] = round(now - decision.at_s, 3) if decision is not None else None
-        found["node"] = (live.spec.node_name if live is not None else "") or found["node"]
-        found["exists"] = live is not None
-        found["phase"] = live.status.phase if live is not None else ""
-        found["excluded"] = dict(core.exclusions.of(found["uid"]))
-        found |= self._waiting(queued, now)
-        if queued is None and live is not None and not live.spec.node_name and not found["message"]:
+        document = {"pod": str(key), "uid": _uid(decision, queued, live), **known.document()}
+        document["since_s"] = round(now - decision.at_s, 3) if decision is not None else None
+        document["node"] = (live.spec.node_name if live is not None else "") or document["node"]
+        document["exists"] = live is not None
+        document["phase"] = live.status.phase if live is not None else ""
+        document["excluded"] = dict(core.exclusions.of(document["uid"]))
+        document |= self._waiting(queued, now)
+        if queued is None and live is not None and not live.spec.node_name and not document["message"]:
             condition = find_condition(live.status.conditions, "PodScheduled")
-            found["message"] = condition.message if condition is not None else ""
+            document["message"] = condition.message if condition is not None else ""
         if queued is None and live is not None and live.spec.node_name and not waits(live):
-            found["message"] = ""  # why it did not fit, or not grow, before it did
+            document["message"] = ""  # why it did not fit, or not grow, before it did
         if queued is not None and queued.pool is Pool.GATED:
             runner = core.profiles.of(queued.info).runner
-            found["message"] = runner.pre_enqueue(queued.info, queued.gating_plugin).message
+            document["message"] = runner.pre_enqueue(queued.info, queued.gating_plugin).message
         if live is not None and not live.spec.node_name and live.spec.scheduler_name not in core.profiles:
-            found["message"] = (
+            document["message"] = (
                 f"it waits for the scheduler {live.spec.scheduler_name!r}; this one is {', '.join(core.profiles.names)}"
             )
-        found["nominated_node"] = core.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
-        found["filters"], found["node_groups"] = self._node_groups(queued)
-        found["would_fit_if"] = self._would_fit(queued)
-        found["devices"] = self._devices(queued)
-        found["features"] = self._features(queued)
+        document["nominated_node"] = core.queue.nominator.node_of(document["uid"]) or document["nominated_node"]
+        document["filters"], document["node_groups"] = self._node_groups(queued)
+        document["would_fit_if"] = self._would_fit(queued)
+        document["devices"] = self._devices(queued)
+        document["features"] = self._features(queued)
         if self.records is not None:
-            found["annotations"] = self.records.whole(found["uid"])
-        return found
+            document["annotations"] = self.records.whole(document["uid"])
+        return document
 
     def _waiting(self, queued: QueuedPod | None, now: float) -> dict[str, Any]:
         if queued is None:
@@ -150,8 +150,8 @@ class Explainer:
             return []
         nodes = [info for info in self.core.cache.columns.nodes if info is not None]
         lacking = ((info.name, plugin.lacks(queued.info, info)) for info in sorted(nodes, key=lambda info: info.name))
-        found = [{"node": node, "missing": list(names)} for node, names in lacking if names]
-        return found[:NODES_SHOWN]
+        missing_features = [{"node": node, "missing": list(names)} for node, names in lacking if names]
+        return missing_features[:NODES_SHOWN]
 
     def queue(self) -> dict[str, Any]:
         """Return the document of `keplab explain scheduler/queue`: every pool with its pods."""
@@ -176,10 +176,10 @@ class Explainer:
     def _quorums(self, pods: Iterable[QueuedPod]) -> list[dict[str, Any]]:
         """Return how many members the gangs of gated pods have, and want (preemption 6.3)."""
         keys = dict.fromkeys(self.groups.group_of(each.info) for each in pods if each.pool is Pool.GATED)
-        found = [(key, group) for key in keys if key is not None and (group := self.group_of(key)) is not None]
+        groups = [(key, group) for key in keys if key is not None and (group := self.group_of(key)) is not None]
         return [
-            {"group": str(key), "members": self.groups.known(key), "min_count": group.spec.min_count}
-            for key, group in found
+            {"group": str(key), "members": self.groups.count_members(key), "min_count": group.spec.min_count}
+            for key, group in groups
             if group.spec.is_gang
         ]
 

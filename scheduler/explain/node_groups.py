@@ -57,20 +57,20 @@ def node_groups(
     The largest group comes first.
     """
     state = CycleState(now)
-    found = runner.filter(state, pod, columns, nominator)
-    said = _Refusals(columns.count, unresolvable=np.zeros(columns.capacity, bool))
-    runner.diagnose(state, pod, columns, found, said)
+    feasible = runner.filter(state, pod, columns, nominator)
+    refusals = _Refusals(columns.count, unresolvable=np.zeros(columns.capacity, bool))
+    runner.diagnose(state, pod, columns, feasible, refusals)
     asked = [name for name in runner.points["filter"] if name not in state.skip_filter]
-    names_only = found.prepared.node_names
-    if names_only is not None and found.prepared.rejection is None:
+    names_only = feasible.prepared.node_names
+    if names_only is not None and feasible.prepared.rejection is None:
         absent = columns.valid & ~columns.mask_of(names_only)
-        said.refusals.append((found.prepared.named_by[0], (found.prepared.elsewhere,), absent))
+        refusals.refusals.append((feasible.prepared.named_by[0], (feasible.prepared.elsewhere,), absent))
     answers = np.zeros(columns.capacity, np.int64)
-    for _, _, rows in said.refusals:
+    for _, _, rows in refusals.refusals:
         # Each step numbers the combinations that there are, so that the numbers stay small.
         _, answers = np.unique(answers * 2 + rows, return_inverse=True)
     groups = [
-        _group(columns, said, np.flatnonzero(columns.valid & (answers == number)))
+        _group(columns, refusals, np.flatnonzero(columns.valid & (answers == number)))
         for number in np.unique(answers[columns.valid])
     ]
     return asked, sorted(groups, key=lambda group: (-group.count, group.plugin, group.reasons))

@@ -36,14 +36,14 @@ class RecordRules:
         return SUCCESS if status.is_success else WAIT if status.code is Code.WAIT else status.message
 
 
-def answered(found: Answers, rules: RecordRules, point: str, plugin: str, status: Status, timeout_s: float) -> None:
+def add_answer(answers: Answers, rules: RecordRules, point: str, plugin: str, status: Status, timeout_s: float) -> None:
     """Record a plugin's answer at Reserve, Permit, PreBind or Bind."""
     text = rules.text(status)
     if text is None:
         return
-    found[f"{point}-result"][plugin] = text
+    answers[f"{point}-result"][plugin] = text
     if point == "permit":
-        found["permit-result-timeout"][plugin] = Duration(timeout_s).text
+        answers["permit-result-timeout"][plugin] = Duration(timeout_s).text
 
 
 def bind_failed(found: Answers, message: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.explain.record_rules import Answers, RecordRules, answered, bind_failed
+from scheduler.explain.record_rules import Answers, RecordRules, add_answer, bind_failed
 from scheduler.explain.record_text import (
     ANNOTATIONS_MAX_BYTES,
     HISTORY,
@@ -96,12 +96,12 @@ class _Attempt:
 
     def texts(self) -> dict[str, str]:
         """Return annotation key to text."""
-        found = {**self._rest(), **{PREFIX + name: kept.text for name, kept in self.big.items()}}
+        texts = {**self._rest(), **{PREFIX + name: kept.text for name, kept in self.big.items()}}
         if self.extenders:
             for verb in EXTENDER_KEYS:
                 answers = {url: msgspec.Raw(kept.text) for url, kept in self.extenders.get(verb, {}).items()}
-                found[_extender_key(verb)] = go_json(answers)
-        return found
+                texts[_extender_key(verb)] = go_json(answers)
+        return texts
 
 
 def _extender_key(verb: str) -> str:
@@ -129,15 +129,15 @@ class OpenRecord:
     attempt: _Attempt
     rules: RecordRules
 
-    def selected(self, node: str) -> None:
+    def on_selected(self, node: str) -> None:
         """Record the chosen node before Reserve."""
         if self.attempt.is_open:
             self.attempt.small["selected-node"] = node
 
-    def answered(self, point: str, plugin: str, status: Status, timeout_s: float = 0.0) -> None:
+    def add_answer(self, point: str, plugin: str, status: Status, timeout_s: float = 0.0) -> None:
         """Add a plugin's answer after the choice."""
         if self.attempt.is_open:
-            answered(self.attempt.small, self.rules, point, plugin, status, timeout_s)
+            add_answer(self.attempt.small, self.rules, point, plugin, status, timeout_s)
 
     def bind_failed(self, message: str) -> None:
         """Record the failed bind as the answer of the Bind plugin."""
@@ -180,7 +180,7 @@ class SimulatorRecords:
         """Return the recorder of the attempt that was begun last."""
         return OpenRecord(self._of(uid).attempts[-1], self.rules)
 
-    def asked(self, uid: str, verb: str, url: str, answer: Any) -> None:
+    def add_extender_answer(self, uid: str, verb: str, url: str, answer: Any) -> None:
         """Add an extender's answer: to the present cycle, or, for a bind, to the attempt before it."""
         known = self._of(uid)
         current = known.current() if verb == "bind" else None

@@ -69,8 +69,8 @@ def fitting(newest: Texts, older: Iterable[Texts], count: int, budget: int) -> d
     entries = [go_json(newest)]
     size = len(entries[0].encode()) + 2
     has_history = size <= spare
-    for each in older if has_history else ():
-        entry = go_json(each)
+    for texts in older if has_history else ():
+        entry = go_json(texts)
         size += len(entry.encode()) + 1
         if size > min(spare, ANNOTATIONS_MAX_BYTES):
             break
@@ -80,21 +80,21 @@ def fitting(newest: Texts, older: Iterable[Texts], count: int, budget: int) -> d
         left_out["result-history"]["kept"] = len(entries)
         is_whole = len(entries) == count
         return {**newest, HISTORY: history, **({} if is_whole else {TRUNCATED: go_json(left_out)})}
-    found: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     large = [k for k, v in newest.items() if len(v) > LARGE and k.removeprefix(PREFIX) not in _BY_NODE]
     if large:
         newest, left_out["gone"] = {k: v for k, v in newest.items() if k not in large}, sorted(large)
-    for few, nodes in _thinned(newest):
+    for few, nodes in _thin_out(newest):
         left_out.update(nodes)
         for kept in ([few], []):
             left_out["result-history"]["kept"] = len(kept)
-            found = {**few, HISTORY: go_json(kept), TRUNCATED: go_json(left_out)}
-            if size_of(found) <= budget:
-                return found
-    return _without_the_largest(found, budget)
+            annotations = {**few, HISTORY: go_json(kept), TRUNCATED: go_json(left_out)}
+            if size_of(annotations) <= budget:
+                return annotations
+    return _without_the_largest(annotations, budget)
 
 
-def _thinned(texts: Texts) -> Iterable[tuple[dict[str, str], dict[str, Any]]]:
+def _thin_out(texts: Texts) -> Iterable[tuple[dict[str, str], dict[str, Any]]]:
     """Return the attempt with ever fewer nodes, each time with what was left out."""
     whole = {name: msgspec.json.decode(texts[PREFIX + name]) for name in _BY_NODE if PREFIX + name in texts}
     chosen = texts.get(SELECTED, "")
@@ -128,23 +128,23 @@ def _few_of_each(nodes: Mapping[str, Any], most: int, chosen: str) -> dict[str, 
 
 
 def _cut(texts: Texts, whole: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    found = dict(texts)
+    shortened_texts = dict(texts)
     left_out: dict[str, Any] = {}
     for name, nodes in kept.items():
         if len(nodes) < len(whole[name]):
-            found[PREFIX + name] = go_json(nodes)
+            shortened_texts[PREFIX + name] = go_json(nodes)
             left_out[name] = {"nodes": len(whole[name]), "kept": len(nodes)}
-    return found, left_out
+    return shortened_texts, left_out
 
 
-def _without_the_largest(found: dict[str, str], budget: int) -> dict[str, str]:
+def _without_the_largest(annotations: dict[str, str], budget: int) -> dict[str, str]:
     """Return what is left when the largest values go; their keys are named. Nothing when not even that fits."""
-    while size_of(found) > budget:
-        others = [key for key in found if key not in (SELECTED, TRUNCATED)]
-        largest = max(others, key=lambda key: len(found[key]), default="")
+    while size_of(annotations) > budget:
+        others = [key for key in annotations if key not in (SELECTED, TRUNCATED)]
+        largest = max(others, key=lambda key: len(annotations[key]), default="")
         if not largest:
             return {}
-        del found[largest]
-        said = msgspec.json.decode(found[TRUNCATED])
-        found[TRUNCATED] = go_json({**said, "gone": sorted([*said.get("gone", ()), largest])})
-    return found
+        del annotations[largest]
+        left_out = msgspec.json.decode(annotations[TRUNCATED])
+        annotations[TRUNCATED] = go_json({**left_out, "gone": sorted([*left_out.get("gone", ()), largest])})
+    return annotations

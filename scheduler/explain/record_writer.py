@@ -61,9 +61,9 @@ class RecordWriter:
             return
         result.state.record = records.of(uid)
 
-    def asked(self, info: PodInfo, verb: str, url: str, answer: Any) -> None:
+    def add_extender_answer(self, info: PodInfo, verb: str, url: str, answer: Any) -> None:
         """Record an extender's answer about the pod."""
-        self.records.asked(info.uid, verb, url, answer)
+        self.records.add_extender_answer(info.uid, verb, url, answer)
 
     def add_custom_result(self, pod: PodInfo, key: str, text: str) -> None:
         """Record a plugin's own result."""
@@ -73,12 +73,12 @@ class RecordWriter:
         """Write the record of a pod that waits at Permit."""
         self._write(info.key, info.uid)
 
-    def failed(self, info: PodInfo) -> None:
+    def on_failed(self, info: PodInfo) -> None:
         """End the attempt and write its record."""
         self.records.close(info.uid)
         self._write(info.key, info.uid)
 
-    def bound(self, key: Key, uid: str) -> None:
+    def on_bound(self, key: Key, uid: str) -> None:
         """Write the record of a pod that has its node now."""
         self._write(key, uid)
 
@@ -105,8 +105,8 @@ class RecordWriter:
         live = self.pod_of(key)
         written = live.metadata.annotations if live is not None else {}
         others = {k: v for k, v in written.items() if k not in self.records.keys(uid)}
-        found: dict[str, str | None] = {}
-        found.update(self.records.fitting(uid, ANNOTATIONS_MAX_BYTES - SPARE_BYTES - size_of(others)))
-        if TRUNCATED in written and TRUNCATED not in found:
-            found[TRUNCATED] = None
-        return found
+        annotations: dict[str, str | None] = {}
+        annotations.update(self.records.fitting(uid, ANNOTATIONS_MAX_BYTES - SPARE_BYTES - size_of(others)))
+        if TRUNCATED in written and TRUNCATED not in annotations:
+            annotations[TRUNCATED] = None
+        return annotations

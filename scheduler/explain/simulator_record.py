@@ -3,7 +3,7 @@
 Like the simulator, an observer records each plugin's answers; but the cycle itself goes unobserved: right
 after it, before the pod is assumed, a runner of the same plugins goes through the attempt again, over the
 nodes that the cycle visited and scored, while nothing has changed. Answers from Reserve on are recorded as
-they are given (`record_rules.answered`). This is done only when the switch `scheduler.record` asks for it:
+they are given (`record_rules.add_answer`). This is done only when the switch `scheduler.record` asks for it:
 it costs far more than the cycle itself. Source: kubernetes-sigs/kube-scheduler-simulator,
 `simulator/scheduler/plugin/wrappedplugin.go`, `simulator/scheduler/plugin/resultstore/store.go`.
 """
@@ -40,7 +40,7 @@ class _Listener:
     def of_plugin(self, plugin: str, point: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return the plugin's method, listened to."""
 
-        def observed(*args: Any) -> Any:
+        def observed_call(*args: Any) -> Any:
             answer = call(*args)
             if point == "PreFilter":
                 self.prepared[plugin] = answer if isinstance(answer, PreFilterResult) else PreFilterResult(answer)
@@ -52,7 +52,7 @@ class _Listener:
                 self.scores[plugin] = answer
             return answer
 
-        return observed
+        return observed_call
 
     def points(self, runner: Any) -> None:
         """Leave the runner as it is."""
@@ -79,7 +79,7 @@ class _SecondWalk:
             name for name, row in slots.items() if (named is None or name in named) and (rows is None or row in rows)
         )
 
-    def filtered(self, runner: Runner, prepared: Prepared) -> dict[str, dict[str, str]]:
+    def filter_results(self, runner: Runner, prepared: Prepared) -> dict[str, dict[str, str]]:
         """Return what each Filter says of each node, up to the first rejection; nothing after one by PreFilter."""
         by_node: dict[str, dict[str, str]] = {}
         filters = [name for name in self.profile.runner.points["filter"] if name not in self.state.skip_filter]
@@ -112,7 +112,7 @@ def answers_of(
     Shapes: `filter-result` is node → plugin → "passed" or reasons; `score-result` and `finalscore-result` are
     node → plugin → number as text, before NormalizeScore and after it times the weight; `postfilter-result` is
     node → plugin → "preemption victim"; the others are plugin → "success" or message. Those of the points after
-    the choice are empty: `record_rules.answered` fills them in.
+    the choice are empty: `record_rules.add_answer` fills them in.
     """
     decided = None if isinstance(result, CycleError) else result.state
     state, listener = CycleState(now), _Listener()
@@ -122,11 +122,11 @@ def answers_of(
     feasible = runner.filter(state, pod, columns)
     again = _SecondWalk(profile, pod, columns, nominator, rules, state, decided)
     narrowed = {plugin: each.node_names for plugin, each in listener.prepared.items()}
-    found: Answers = {
+    answers: Answers = {
         "selected-node": "",
         "prefilter-result": {plugin: list(names) for plugin, names in narrowed.items() if names is not None},
         "prefilter-result-status": rules.texts({plugin: each.status for plugin, each in listener.prepared.items()}),
-        "filter-result": again.filtered(runner, feasible.prepared),
+        "filter-result": again.filter_results(runner, feasible.prepared),
         "postfilter-result": {},
         "prescore-result": {},
         "score-result": {},
@@ -138,24 +138,24 @@ def answers_of(
         "bind-result": {},
     }
     if isinstance(result, Unschedulable) and result.post_filter is not None:
-        found["postfilter-result"] = {name: {} for name in again.names(feasible.prepared)}
+        answers["postfilter-result"] = {name: {} for name in again.names(feasible.prepared)}
         if feasible.prepared.rejection is not None:
-            found["postfilter-result"] = {}  # no node was rejected by itself
+            answers["postfilter-result"] = {}  # no node was rejected by itself
         chosen = result.post_filter.nominated_node
         if result.post_filter.status.is_success and chosen:
-            found["postfilter-result"][chosen] = {result.post_filter.status.plugin: VICTIM}
+            answers["postfilter-result"][chosen] = {result.post_filter.status.plugin: VICTIM}
     if decided is not None and decided.scored is not None:
         feasible.mask, feasible.is_narrowed = decided.scored, True
         runner.score(state, pod, columns, feasible)
-        found["prescore-result"] = rules.texts(listener.pre_scored)
+        answers["prescore-result"] = rules.texts(listener.pre_scored)
         names = [name for name in sorted(columns.slots) if feasible.mask[columns.slots[name]]]
         rows = np.array([columns.slots[name] for name in names], np.intp)
         weights = runner.weights
         final = {plugin: each for plugin, each in runner.scores_of(state, feasible, rows).items() if weights[plugin]}
         for i, (name, row) in enumerate(zip(names, rows.tolist(), strict=True)):
-            found["score-result"][name] = {plugin: _text(listener.scores[plugin], row) for plugin in final}
-            found["finalscore-result"][name] = {p: _text(each, i, weights[p]) for p, each in final.items()}
-    return found
+            answers["score-result"][name] = {plugin: _text(listener.scores[plugin], row) for plugin in final}
+            answers["finalscore-result"][name] = {p: _text(each, i, weights[p]) for p, each in final.items()}
+    return answers
 
 
 def _text(scores: Any, row: int, weight: int = 1) -> str:

@@ -84,7 +84,7 @@ def would_fit_if(filters: Filters, pod: PodInfo) -> list[Change]:
     ]
 
 
-def _changed(filters: Filters, dimension: str, change: str, before: str, after: str, mask: Mask) -> Change:
+def _make_change(filters: Filters, dimension: str, change: str, before: str, after: str, mask: Mask) -> Change:
     names = sorted(node.name for row in np.flatnonzero(mask) if (node := filters.cache.columns.nodes[row]) is not None)
     return Change(dimension, change, before, after, tuple(names[:NAMED_NODES_MAX]), len(names))
 
@@ -120,7 +120,7 @@ def _resources(filters: Filters, pod: PodInfo) -> Iterator[Change]:
                 high = middle - 1
         mask = filters.fitting(with_request(pod, resource, amounts[low]))
         before, after = format_amount(resource, asked), format_amount(resource, amounts[low])
-        yield _changed(filters, resource, f"request at most {after} {resource}", before, after, mask)
+        yield _make_change(filters, resource, f"request at most {after} {resource}", before, after, mask)
 
 
 def _taints(filters: Filters, pod: PodInfo) -> Iterator[Change]:
@@ -139,7 +139,7 @@ def _taints(filters: Filters, pod: PodInfo) -> Iterator[Change]:
         mask = filters.fitting(with_spec(pod, spec))
         if mask.any():
             text = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-            yield _changed(filters, "taint", f"tolerate {text}", "", text, mask)
+            yield _make_change(filters, "taint", f"tolerate {text}", "", text, mask)
 
 
 def _labels(filters: Filters, pod: PodInfo) -> Iterator[Change]:
@@ -156,7 +156,7 @@ def _labels(filters: Filters, pod: PodInfo) -> Iterator[Change]:
     best: tuple[int, NodeInfo, Labels] | None = None
     for node in sorted(nodes, key=lambda n: n.name)[:LABELLED_NODES_MAX]:
         missing = missing_labels(pod, node.labels)
-        if missing and (best is None or len(missing) < best[0]) and filters.fits_node(pod, _labelled(node, missing)):
+        if missing and (best is None or len(missing) < best[0]) and filters.fits_node(pod, _with_labels(node, missing)):
             best = (len(missing), node, missing)
     if best is not None:
         _, node, missing = best
@@ -213,7 +213,7 @@ def _accepted_value(requirement: NodeSelectorRequirement) -> str | None:
             return "?"
 
 
-def _labelled(node: NodeInfo, changes: Mapping[str, str | None]) -> NodeInfo:
+def _with_labels(node: NodeInfo, changes: Mapping[str, str | None]) -> NodeInfo:
     assert node.node is not None
     labels = {k: v for k, v in {**node.labels, **changes}.items() if v is not None}
     changed = copy.copy(node)
@@ -229,7 +229,7 @@ def _ports(filters: Filters, pod: PodInfo) -> Iterator[Change]:
     mask = filters.fitting(free)
     if mask.any():
         taken = ", ".join(f"{protocol} {port}" for _, protocol, port in pod.ports)
-        yield _changed(filters, "hostPort", f"ask for no host port ({taken})", taken, "", mask)
+        yield _make_change(filters, "hostPort", f"ask for no host port ({taken})", taken, "", mask)
 
 
 def _priority(filters: Filters, pod: PodInfo) -> Iterator[Change]:

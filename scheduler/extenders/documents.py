@@ -120,21 +120,21 @@ def _in_case(value: Any, verb: str) -> Any:
         case "prioritize" | "pods":
             return [_in_case(each, "each") for each in value] if isinstance(value, list) else value
         case "preempt" if isinstance(value, dict):
-            victims = _folded(value).get("nodenametometavictims")
+            victims = _fold_keys(value).get("nodenametometavictims")
             return {
                 "NodeNameToMetaVictims": {node: _in_case(each, "victims") for node, each in victims.items()}
                 if isinstance(victims, dict)
                 else victims
             }
         case "victims" if isinstance(value, dict):
-            folded = _folded(value)
+            folded = _fold_keys(value)
             return {
                 "Pods": _in_case(folded.get("pods"), "pods"),
                 "NumPDBViolations": folded.get("numpdbviolations") or 0,
             }
         case _ if isinstance(value, dict):
             return {
-                _GO_NAMES[key]: each for key, each in _folded(value).items() if key in _GO_NAMES and each is not None
+                _GO_NAMES[key]: each for key, each in _fold_keys(value).items() if key in _GO_NAMES and each is not None
             }
     return value
 
@@ -206,11 +206,11 @@ def read_binding(body: bytes, *, url: str) -> None:
 
 def read_preemption(body: bytes, *, url: str) -> dict[str, MetaVictims]:
     """Return, by node, the victims that the extender chose. Raises: ExtenderError."""
-    found = _folded(_json(body, url)).get("nodenametometavictims") or {}
+    by_node = _fold_keys(_json(body, url)).get("nodenametometavictims") or {}
     victims: dict[str, MetaVictims] = {}
-    for node, each in found.items():
-        entry = _folded(each)
-        uids = tuple(str(_folded(pod).get("uid", "")) for pod in entry.get("pods") or ())
+    for node, meta_victims in by_node.items():
+        entry = _fold_keys(meta_victims)
+        uids = tuple(str(_fold_keys(pod).get("uid", "")) for pod in entry.get("pods") or ())
         victims[node] = MetaVictims(uids, int(entry.get("numpdbviolations") or 0))
     return victims
 
@@ -228,12 +228,12 @@ def _json(body: bytes, url: str) -> Any:
 
 def _convert(value: Any, kind: type[S], url: str) -> S:
     try:
-        return msgspec.convert(_folded(value), kind)
+        return msgspec.convert(_fold_keys(value), kind)
     except msgspec.ValidationError as error:
         raise ExtenderError(f"{url}: the answer is no {kind.__name__}: {error}") from None
 
 
-def _folded(value: Any) -> dict[str, Any]:
+def _fold_keys(value: Any) -> dict[str, Any]:
     return {str(key).lower(): each for key, each in value.items()} if isinstance(value, dict) else {}
 
 
@@ -274,14 +274,14 @@ class Gathered:
             else:
                 self.failed[row] = (failed[name], False)
 
-    def prioritized(self, points: Sequence[HostPriority], weight: int) -> None:
+    def add_scores(self, points: Sequence[HostPriority], weight: int) -> None:
         """Add an extender's points, scaled from 0..10 to the 0..100 of plugins, times its weight."""
         if self.scores is None:
             self.scores = np.zeros(self.columns.capacity)
-        for each in points:
-            row = self.columns.slots.get(each.host)
+        for point in points:
+            row = self.columns.slots.get(point.host)
             if row is not None:
-                self.scores[row] += each.score * weight * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY)
+                self.scores[row] += point.score * weight * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY)
 
     def add_to(self, diagnosis: Diagnosis) -> None:
         """Add the refused nodes and the reasons to the diagnosis; any event may then wake the pod."""

@@ -137,18 +137,20 @@ class Extenders:
 
     async def _pass(self, asked: Sequence[Extender], pod: PodInfo, names: list[str], opinion: Gathered) -> list[str]:
         """Return the nodes that all leave, one extender after the other. Raises: ExtenderError."""
-        for each in asked:
+        for extender in asked:
             if not names:
                 break
-            if not each.filter_verb:
+            if not extender.filter_verb:
                 continue
             try:
-                body = await self._ask(each, "filter", pod, self._question(each, pod, names), self._attempt)
-                left, answer = documents.read_filter(body, names, url=each.url_prefix, by_name=each.node_cache_capable)
+                body = await self._ask(extender, "filter", pod, self._question(extender, pod, names), self._attempt)
+                left, answer = documents.read_filter(
+                    body, names, url=extender.url_prefix, by_name=extender.node_cache_capable
+                )
             except ExtenderError as error:
-                if not each.ignorable:
+                if not extender.ignorable:
                     raise
-                self._ignore(each, pod, error)
+                self._ignore(extender, pod, error)
                 continue
             opinion.turned_down(names, left, answer)
             names = left
@@ -166,25 +168,25 @@ class Extenders:
                 self._ignore(each, pod, error)
                 return []
 
-        for each, points in zip(scoring, await asyncio.gather(*map(points_of, scoring)), strict=True):
-            opinion.prioritized(points, each.weight)
+        for extender, points in zip(scoring, await asyncio.gather(*map(points_of, scoring)), strict=True):
+            opinion.add_scores(points, extender.weight)
 
     async def _preempt(
-        self, asked: Sequence[Extender], pod: PodInfo, found: Sequence[Candidate]
+        self, asked: Sequence[Extender], pod: PodInfo, candidates: Sequence[Candidate]
     ) -> list[Candidate] | Status:
         """Return the candidates that all leave, or why there are none."""
-        left: list[Candidate] | Status = list(found)
-        for each in asked:
-            if not each.preempt_verb or isinstance(left, Status):
+        left: list[Candidate] | Status = list(candidates)
+        for extender in asked:
+            if not extender.preempt_verb or isinstance(left, Status):
                 continue
-            answer = await self._victims(each, pod, left)
-            left = left_by_extender(left, answer, is_ignorable=each.ignorable)
+            answer = await self._victims(extender, pod, left)
+            left = left_by_extender(left, answer, is_ignorable=extender.ignorable)
         return left
 
     async def _victims(
-        self, extender: Extender, pod: PodInfo, found: Sequence[Candidate]
+        self, extender: Extender, pod: PodInfo, candidates: Sequence[Candidate]
     ) -> dict[str, Victims] | ExtenderError:
-        ours = {each.node: each.victims for each in found}
+        ours = {each.node: each.victims for each in candidates}
         try:
             whole = {
                 node: ([self._document(victim) for victim in victims.pods], victims.violations)

@@ -40,7 +40,7 @@ class HttpTransport:
                 ssl=self._context(extender),
                 server_hostname=tls.server_name or None if tls is not None else None,
             ) as answer:
-                call.answered(answer.status)
+                call.on_answered(answer.status)
                 if answer.status != 200:
                     verb = url.rpartition("/")[2]
                     raise ExtenderError(f"failed {verb} with extender at URL {url}, code {answer.status}")

@@ -21,10 +21,10 @@ NO_SEED: Final[Mapping[str, Any]] = {}
 class AttemptRecord(Protocol):
     """Records the answers after a choice, for explanations."""
 
-    def selected(self, node: str) -> None:
+    def on_selected(self, node: str) -> None:
         """Record the node, before Reserve."""
 
-    def answered(self, point: str, plugin: str, status: Status, timeout_s: float = 0.0) -> None:
+    def add_answer(self, point: str, plugin: str, status: Status, timeout_s: float = 0.0) -> None:
         """Record a plugin's answer at reserve, permit, prebind or bind; `timeout_s`: how long Permit may wait."""
 
     def bind_failed(self, message: str) -> None:

@@ -110,9 +110,9 @@ def with_taints(registered: Sequence[Registration]) -> tuple[Registration, ...]:
     `buildQueueingHintMap`.
     """
     actions = Action(0)
-    for each in registered:
-        if each.event.resource == NODE:
-            actions |= each.event.action
+    for registration in registered:
+        if registration.event.resource == NODE:
+            actions |= registration.event.action
     if Action.ADD in actions and Action.UPDATE_NODE_TAINT not in actions:
         return (*registered, Registration(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT)))
     return tuple(registered)

@@ -10,7 +10,7 @@ The messages are those of upstream, where a panic ends the process. Source: upst
 from collections.abc import Mapping
 from typing import Any, Final
 
-from scheduler.framework.status import Status, failed
+from scheduler.framework.status import Status, error_status
 from services.cel import faults
 
 _RUNNING: Final = {
@@ -27,7 +27,7 @@ def failure_of(error: Exception, point: str, plugin: str) -> Status:
     if isinstance(error, MemoryError):
         raise error
     faults.report(f'{point} of the plugin "{plugin}"', error)
-    return failed(f"internal error: {faults.spoken(error)}")
+    return error_status(f"internal error: {faults.fault_text(error)}")
 
 
 def failure_in(error: Exception, plugins: Mapping[str, Any]) -> Status:
@@ -38,18 +38,20 @@ def failure_in(error: Exception, plugins: Mapping[str, Any]) -> Status:
     plugin, method = _culprit(error, plugins)
     status = failure_of(error, method or "scheduling cycle", plugin)
     running = _RUNNING.get(method, 'running plugin "{}"').format(plugin) if plugin else ""
-    return failed(f"{running}: {status.message}" if running else status.message)
+    return error_status(f"{running}: {status.message}" if running else status.message)
 
 
 def _culprit(error: Exception, plugins: Mapping[str, Any]) -> tuple[str, str]:
     """Return the first plugin on the way to where the exception was raised, and its method; empty without one."""
-    found, step = "", error.__traceback__
+    plugin_name, step = "", error.__traceback__
     method = ""
     while step is not None:
         code, names = step.tb_frame.f_code, step.tb_frame.f_locals
         own = names.get(code.co_varnames[0]) if code.co_argcount else None
-        found = found or next((name for name, plugin in plugins.items() if plugin is own), "")
-        if found and own is plugins[found] and method not in _RUNNING:  # what decorates it comes before the method
+        plugin_name = plugin_name or next((name for name, plugin in plugins.items() if plugin is own), "")
+        if (
+            plugin_name and own is plugins[plugin_name] and method not in _RUNNING
+        ):  # what decorates it comes before the method
             method = code.co_name
         step = step.tb_next
-    return found, method
+    return plugin_name, method

@@ -70,25 +70,25 @@ class HookedPlugin:
 
 
 def _around(call: Any, before: Any, after: Any, method: str) -> Callable[..., Any]:
-    def hooked(*args: Any) -> Any:
+    def hooked_call(*args: Any) -> Any:
         instead = _instead(before(*args), method) if before is not None else None
         if instead is not None:
             return instead
         answer = call(*args)
         return after(*args, answer) if after is not None else answer
 
-    return hooked
+    return hooked_call
 
 
 def _around_waiting(call: Any, before: Any, after: Any, method: str) -> Callable[..., Any]:
-    async def hooked(*args: Any) -> Any:
+    async def hooked_call(*args: Any) -> Any:
         instead = _instead(before(*args), method) if before is not None else None
         if instead is not None:
             return instead
         answer = await call(*args)
         return after(*args, answer) if after is not None else answer
 
-    return hooked
+    return hooked_call
 
 
 def _instead(answer: Any, method: str) -> Any:

@@ -143,7 +143,7 @@ class Runner:
         if observer is not None:
             observer.points(self)
 
-    def observed(self, observer: Observer) -> Runner:
+    def with_observer(self, observer: Observer) -> Runner:
         """Return a runner with the same plugins and the same cache whose calls are observed."""
         memory = RunnerMemory(self._forms, self._templates, self._nominated_filter)
         return Runner(self.profile, self.points, asks_relevance=bool(self._choosy), observer=observer, memory=memory)
@@ -157,7 +157,7 @@ class Runner:
         points = {p: [name for name in at if name in names] for p, at in self.points.items()}
         return Runner(kept, points, asks_relevance=asks_relevance, observer=observer, is_part=True)
 
-    def _concerned(self, plugins: list[Any], state: CycleState) -> list[Any]:
+    def _relevant_plugins(self, plugins: list[Any], state: CycleState) -> list[Any]:
         """Return those that the pod concerns; not called for most pods, of which none says that it does not."""
         return [plugin for plugin in plugins if plugin.name not in state.irrelevant]
 
@@ -195,28 +195,28 @@ class Runner:
             return Feasible(columns.full(False), None, True, prepared)
         remembered = self._templates.recall(state, pod, columns, self._pure)
         mask = remembered.mask
-        found = Feasible(mask, remembered, False, prepared)
+        feasible = Feasible(mask, remembered, False, prepared)
         if prepared.node_names is not None:
             mask = mask & columns.mask_of(prepared.node_names)
         for other in self._filters.callees:
             if other.name in state.skip_filter:
                 continue
             state.alive = mask
-            passed = self._forms.passed(state, pod, columns, other, mask)
-            found.refusals.append((other, passed))
+            passed = self._forms.passing_rows(state, pod, columns, other, mask)
+            feasible.refusals.append((other, passed))
             if passed is not None:
                 mask = mask & passed
         if nominator is not None and len(nominator):
             is_local = self.has_only_row_filters(state)
             asked = remembered.mask if is_local else mask
-            blocked = found.blocked = self._nominated_filter.of(
+            blocked = feasible.blocked = self._nominated_filter.of(
                 state, pod, columns, nominator, asked, is_local=is_local
             )
             if blocked:
                 mask = mask & blocked.free
-        found.is_narrowed = mask is not remembered.mask
-        found.mask = mask
-        return found
+        feasible.is_narrowed = mask is not remembered.mask
+        feasible.mask = mask
+        return feasible
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Prepared:
         """Run PreFilter; plugins that skip their Filter are noted in the state.
@@ -231,7 +231,9 @@ class Runner:
             if not status.is_success:
                 return Prepared(status)
         for plugin in (
-            self._plugins.pre_filter if not state.irrelevant else self._concerned(self._plugins.pre_filter, state)
+            self._plugins.pre_filter
+            if not state.irrelevant
+            else self._relevant_plugins(self._plugins.pre_filter, state)
         ):
             try:
                 answer = plugin.pre_filter(state, pod, columns)
@@ -289,8 +291,8 @@ class Runner:
         with_nominated = node.with_pods(list(nominated))
         if any(p.name not in state.skip_filter for p in self._filters.followers):
             state = state.clone()
-            for each in nominated:
-                self.add_pod(state, pod, each, with_nominated)
+            for nominated_pod in nominated:
+                self.add_pod(state, pod, nominated_pod, with_nominated)
         return self.filter_node(state, pod, with_nominated)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
@@ -325,8 +327,8 @@ class Runner:
             return None
         if of_scores and any(name not in state.skip_score for name in self._signing.unsigned_scores):
             return None
-        found = tuple([plugin.sign(pod) for plugin in self._signing.signers])
-        return None if None in found else found
+        signatures = tuple([plugin.sign(pod) for plugin in self._signing.signers])
+        return None if None in signatures else signatures
 
     def has_only_row_filters(self, state: CycleState) -> bool:
         """Whether, in this cycle, a node's answer depends on the pod's template and on that node alone."""
@@ -350,36 +352,38 @@ class Runner:
         return SUCCESS
 
     def diagnose(
-        self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible, made: Diagnosis | None = None
+        self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Feasible, target: Diagnosis | None = None
     ) -> Diagnosis:
         """Return, for a pod without feasible node, which plugin refused which nodes and why.
 
-        A node is charged to the first plugin that refused it, in the profile's order. `made`: the diagnosis to fill
+        A node is charged to the first plugin that refused it, in the profile's order. `target`: the diagnosis to fill
         in, a new one unless given.
         """
-        diagnosis = made or Diagnosis(columns.count, unresolvable=np.zeros(columns.capacity, bool))
-        rejection = found.prepared.rejection
+        diagnosis = target or Diagnosis(columns.count, unresolvable=np.zeros(columns.capacity, bool))
+        rejection = feasible.prepared.rejection
         if rejection is not None:
             diagnosis.pre_filter_message = rejection.message
             diagnosis.refuse(rejection.plugin, (rejection.message,), rejection.code, columns.valid)
             return diagnosis
         alive = columns.valid.copy()
-        named_by = found.prepared.named_by
-        if found.prepared.node_names is not None:
-            absent = alive & ~columns.mask_of(found.prepared.node_names)
+        named_by = feasible.prepared.named_by
+        if feasible.prepared.node_names is not None:
+            absent = alive & ~columns.mask_of(feasible.prepared.node_names)
             nodes = int(np.count_nonzero(absent))
             if nodes:
-                diagnosis.count(named_by[0], found.prepared.elsewhere, nodes)
+                diagnosis.count(named_by[0], feasible.prepared.elsewhere, nodes)
                 diagnosis.rejectors.update(named_by)
                 diagnosis.unresolvable |= absent
                 alive &= ~absent
-        masks = {plugin.name: mask for plugin, mask in found.refusals}
+        masks = {plugin.name: mask for plugin, mask in feasible.refusals}
         for plugin in self._filters.plugins:
             if plugin.name in state.skip_filter:
                 continue
             state.alive = alive
             passed = (
-                masks[plugin.name] if plugin.name in masks else self._forms.passed(state, pod, columns, plugin, alive)
+                masks[plugin.name]
+                if plugin.name in masks
+                else self._forms.passing_rows(state, pod, columns, plugin, alive)
             )
             if passed is None:
                 continue
@@ -387,19 +391,19 @@ class Runner:
             if refused.any():
                 self._forms.explain(diagnosis, state, pod, columns, plugin, refused)
                 alive &= passed
-        for status, rows in found.blocked.rejections.items() if found.blocked is not None else ():
+        for status, rows in feasible.blocked.rejections.items() if feasible.blocked is not None else ():
             # What is still alive would fit but for the pods nominated there.
             diagnosis.refuse(status.plugin, status.reasons, status.code, rows & alive)
         return diagnosis
 
     # -- PreScore and Score --------------------------------------------------------------------------------
 
-    def score(self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible) -> tuple[Scores, Status]:
+    def score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Feasible) -> tuple[Scores, Status]:
         """Return the weighted total of each row, -1 where the pod does not fit, or an error."""
-        mask, known = found.mask, found.remembered
+        mask, known = feasible.mask, feasible.remembered
         assert known is not None
         for plugin in (
-            self._plugins.pre_score if not state.irrelevant else self._concerned(self._plugins.pre_score, state)
+            self._plugins.pre_score if not state.irrelevant else self._relevant_plugins(self._plugins.pre_score, state)
         ):
             status = plugin.pre_score(state, pod, columns, mask)
             if status.code is Code.SKIP:
@@ -409,13 +413,13 @@ class Runner:
                 return known.ranked, Status(Code.ERROR, (text,), plugin.name)
         if not any(known.varies) and self._scores.other_names <= state.skip_score:
             # Constant normalised scores cannot change who is best.
-            return (known.ranked if not found.is_narrowed else np.where(mask, known.total, -1.0)), SUCCESS
+            return (known.ranked if not feasible.is_narrowed else np.where(mask, known.total, -1.0)), SUCCESS
         total = known.total.copy()
         normalized = zip(self._scores.normalized, known.raw[len(self._scores.plain) :], known.varies, strict=True)
         for enabled, raw, varies in normalized:
             if enabled.name not in state.skip_score:
                 # A number for an array of zeros spares most pods a look at every node.
-                scores = found.scores[enabled.name] = enabled.plugin.normalize(state, raw if varies else 0, mask)
+                scores = feasible.scores[enabled.name] = enabled.plugin.normalize(state, raw if varies else 0, mask)
                 total += scores * enabled.weight
         for enabled in self._scores.callees:
             if enabled.name in state.skip_score:
@@ -423,14 +427,14 @@ class Runner:
             scores = self._forms.scores(state, pod, columns, enabled.plugin, mask)
             if enabled.name in self._scores.normalizing:
                 scores = enabled.plugin.normalize(state, scores, mask)
-            found.scores[enabled.name] = scores
+            feasible.scores[enabled.name] = scores
             total += scores * enabled.weight
         np.copyto(total, -1.0, where=~mask)
         return total, SUCCESS
 
-    def scores_of(self, state: CycleState, found: Feasible, rows: NDArray[np.intp]) -> dict[str, Scores | int]:
+    def scores_of(self, state: CycleState, feasible: Feasible, rows: NDArray[np.intp]) -> dict[str, Scores | int]:
         """Return each plugin's scores (0 to 100, before weights) for a few rows, as `score` has just added them up."""
-        known, skipped = found.remembered, state.skip_score
+        known, skipped = feasible.remembered, state.skip_score
         assert known is not None
         table: dict[str, Scores | int] = {
             enabled.name: raw[rows]
@@ -441,9 +445,9 @@ class Runner:
             name = enabled.name
             if name in skipped:
                 continue
-            scores = found.scores.get(name)
+            scores = feasible.scores.get(name)
             if scores is None:  # it gave the same everywhere, which need not be added up
-                scores = enabled.plugin.normalize(state, 0, found.mask)
+                scores = enabled.plugin.normalize(state, 0, feasible.mask)
             table[name] = scores if isinstance(scores, int) else scores[rows]
         return table
 
@@ -460,7 +464,9 @@ class Runner:
         result: PostFilterResult | None = None
         messages: list[str] = []
         for plugin in (
-            self._plugins.post_filter if not state.irrelevant else self._concerned(self._plugins.post_filter, state)
+            self._plugins.post_filter
+            if not state.irrelevant
+            else self._relevant_plugins(self._plugins.post_filter, state)
         ):
             latest: PostFilterResult
             try:
@@ -486,14 +492,16 @@ class Runner:
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Run Reserve in order; on a rejection, everything is unreserved in reverse."""
         if state.record is not None:
-            state.record.selected(node_name)
-        for plugin in self._plugins.reserve if not state.irrelevant else self._concerned(self._plugins.reserve, state):
+            state.record.on_selected(node_name)
+        for plugin in (
+            self._plugins.reserve if not state.irrelevant else self._relevant_plugins(self._plugins.reserve, state)
+        ):
             try:
                 status = plugin.reserve(state, pod, node_name)
             except Exception as error:
                 status = failure_of(error, "Reserve", plugin.name)
             if state.record is not None:
-                state.record.answered("reserve", plugin.name, status)
+                state.record.add_answer("reserve", plugin.name, status)
             if not status.is_success:
                 self.unreserve(state, pod, node_name)
                 return _of(status, plugin, f'running Reserve plugin "{plugin.name}"')
@@ -501,7 +509,7 @@ class Runner:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo every plugin's Reserve, the last one first."""
-        for plugin in reversed(self._concerned(self._plugins.reserve, state)):
+        for plugin in reversed(self._relevant_plugins(self._plugins.reserve, state)):
             try:
                 plugin.unreserve(state, pod, node_name)
             except Exception as error:  # what the others reserved is given back all the same
@@ -510,13 +518,15 @@ class Runner:
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
         """Return success, a rejection, or Wait with the seconds each waiting plugin allows."""
         waits: dict[str, float] = {}
-        for plugin in self._plugins.permit if not state.irrelevant else self._concerned(self._plugins.permit, state):
+        for plugin in (
+            self._plugins.permit if not state.irrelevant else self._relevant_plugins(self._plugins.permit, state)
+        ):
             try:
                 status, timeout_s = plugin.permit(state, pod, node_name)
             except Exception as error:
                 status, timeout_s = failure_of(error, "Permit", plugin.name), 0.0
             if state.record is not None:
-                state.record.answered("permit", plugin.name, status, timeout_s)
+                state.record.add_answer("permit", plugin.name, status, timeout_s)
             if status.code is Code.WAIT:
                 waits[plugin.name] = min(timeout_s, PERMIT_WAIT_MAX_S)
             elif not status.is_success:
@@ -537,7 +547,7 @@ class Runner:
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         """Whether any PreBind plugin announces work (KEP-5278); a plugin that raises is called again by `pre_bind`."""
         everyone = self._plugins.pre_bind
-        plugins = everyone if not state.irrelevant else self._concerned(everyone, state)
+        plugins = everyone if not state.irrelevant else self._relevant_plugins(everyone, state)
         try:
             return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in plugins)
         except Exception:
@@ -546,7 +556,7 @@ class Runner:
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
         """Run PreBind in order until one fails."""
         for plugin in (
-            self._plugins.pre_bind if not state.irrelevant else self._concerned(self._plugins.pre_bind, state)
+            self._plugins.pre_bind if not state.irrelevant else self._relevant_plugins(self._plugins.pre_bind, state)
         ):
             try:
                 if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
@@ -555,21 +565,21 @@ class Runner:
             except Exception as error:
                 status = failure_of(error, "PreBind", plugin.name)
             if state.record is not None:
-                state.record.answered("prebind", plugin.name, status)
+                state.record.add_answer("prebind", plugin.name, status)
             if not status.is_success:
                 return _of(status, plugin, f'running PreBind plugin "{plugin.name}"')
         return SUCCESS
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
         """Return the call of the first Bind plugin that does not skip."""
-        for plugin in self._plugins.bind if not state.irrelevant else self._concerned(self._plugins.bind, state):
+        for plugin in self._plugins.bind if not state.irrelevant else self._relevant_plugins(self._plugins.bind, state):
             answer: BindCall | Status
             try:
                 answer = plugin.bind(state, pod, node_name)
             except Exception as error:
                 answer = failure_of(error, "Bind", plugin.name)
             if state.record is not None:
-                state.record.answered("bind", plugin.name, SUCCESS if isinstance(answer, BindCall) else answer)
+                state.record.add_answer("bind", plugin.name, SUCCESS if isinstance(answer, BindCall) else answer)
             if isinstance(answer, BindCall):
                 return answer
             if answer.code is not Code.SKIP:
@@ -579,7 +589,7 @@ class Runner:
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Run PostBind after the bind succeeded."""
         for plugin in (
-            self._plugins.post_bind if not state.irrelevant else self._concerned(self._plugins.post_bind, state)
+            self._plugins.post_bind if not state.irrelevant else self._relevant_plugins(self._plugins.post_bind, state)
         ):
             try:
                 plugin.post_bind(state, pod, node_name)

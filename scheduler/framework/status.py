@@ -58,6 +58,6 @@ def unresolvable(*reasons: str) -> Status:
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
 
 
-def failed(*reasons: str) -> Status:
+def error_status(*reasons: str) -> Status:
     """Return an error."""
     return Status(Code.ERROR, reasons)

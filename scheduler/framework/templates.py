@@ -37,7 +37,7 @@ class Forms:
             if isinstance(plugin, VectorScorePlugin):
                 self._vector_scores.add(plugin.name)
 
-    def passed(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, alive: Mask) -> Mask | None:
+    def passing_rows(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, alive: Mask) -> Mask | None:
         """Return the `alive` rows that pass; None when the plugin passes all.
 
         After an error no further node is tried: the error is noted in the state, and no row passes.
@@ -77,12 +77,12 @@ class Forms:
             for refusal in plugin.explain_all(state, pod, columns, refused):
                 diagnosis.refuse(plugin.name, (refusal.reason,), refusal.code, refusal.mask)
             return
-        said: dict[Status, Mask] = {}
+        rows_by_status: dict[Status, Mask] = {}
         for row in np.flatnonzero(refused):
             node = columns.nodes[row]
             assert node is not None
-            said.setdefault(plugin.filter(state, pod, node), columns.full(False))[row] = True
-        for status, rows in said.items():
+            rows_by_status.setdefault(plugin.filter(state, pod, node), columns.full(False))[row] = True
+        for status, rows in rows_by_status.items():
             diagnosis.refuse(plugin.name, status.reasons, status.code, rows)
 
 
@@ -158,7 +158,7 @@ class Templates:
     def _compute(self, asked: RowPlugins, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
         mask = columns.valid.copy()
         for plugin in asked.filters:
-            passed = self._forms.passed(state, pod, columns, plugin, mask)
+            passed = self._forms.passing_rows(state, pod, columns, plugin, mask)
             if passed is not None:
                 mask &= passed
         total = np.zeros(columns.capacity)

@@ -123,7 +123,7 @@ class PluginTimes:
         """Return the plugin's method, timed."""
         now, spent = self._watch.now, self._spent
 
-        def timed(*args: Any) -> Any:
+        def timed_call(*args: Any) -> Any:
             began = now()
             answer = call(*args)
             took_s = now() - began
@@ -131,12 +131,12 @@ class PluginTimes:
             self._watch.plugin(plugin, point, status_of(answer), took_s)
             return answer
 
-        return timed
+        return timed_call
 
     def _of_point(self, point: str, first: str, call: Callable[..., Any]) -> Callable[..., Any]:
         watch, profile, spent = self._watch, self._profile, self._spent
 
-        def timed(*args: Any) -> Any:
+        def timed_call(*args: Any) -> Any:
             spent.clear()
             began = watch.now()
             answer = call(*args)
@@ -153,4 +153,4 @@ class PluginTimes:
             watch.point(point, status_of(answer), profile, watch.now() - began)
             return answer
 
-        return timed_while_waiting if inspect.iscoroutinefunction(call) else timed
+        return timed_while_waiting if inspect.iscoroutinefunction(call) else timed_call

@@ -55,7 +55,7 @@ WORLD_KINDS: Final[tuple[type[View], ...]] = (
 """The kinds that are followed, besides pods and nodes."""
 
 
-def followed(switches: Switches) -> tuple[type[View], ...]:
+def followed_kinds(switches: Switches) -> tuple[type[View], ...]:
     """Return the kinds that a scheduler with these switches follows."""
     more: list[type[View]] = []
     if switches.of(WorldSwitches).numa_scheduler != "none":

@@ -127,15 +127,15 @@ class DefaultPreemption:
         why_not = self._refusal(pod, columns, diagnosis)
         if why_not:
             return PostFilterResult(unschedulable(why_not))
-        found = state.data.pop(SEARCHED, None) or self._search(state, pod, columns, diagnosis)
-        if not found.candidates:
-            if found.errors:
-                return PostFilterResult(Status(Code.ERROR, ("; ".join(found.errors),)))
-            return PostFilterResult(unschedulable(found.message(diagnosis.node_count)), nominated_node="")
+        search = state.data.pop(SEARCHED, None) or self._search(state, pod, columns, diagnosis)
+        if not search.candidates:
+            if search.errors:
+                return PostFilterResult(Status(Code.ERROR, ("; ".join(search.errors),)))
+            return PostFilterResult(unschedulable(search.message(diagnosis.node_count)), nominated_node="")
         if state.data.get(ASKING) and LEFT not in state.data:
-            state.data[SEARCHED] = found
-            return PostFilterResult(Status(Code.WAIT), asks=tuple(found.candidates))
-        left: list[Candidate] | Status = state.data.get(LEFT, found.candidates)
+            state.data[SEARCHED] = search
+            return PostFilterResult(Status(Code.WAIT), asks=tuple(search.candidates))
+        left: list[Candidate] | Status = state.data.get(LEFT, search.candidates)
         if isinstance(left, Status):
             return PostFilterResult(left)
         chosen = candidates.pick(left)
@@ -165,17 +165,19 @@ class DefaultPreemption:
             return Search()
         offset = self._handle.random.randrange(0, len(rows))
         args = self._args
-        enough = candidates.wanted(len(rows), args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
+        enough = candidates.candidate_count(
+            len(rows), args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+        )
         return candidates.search(rows, offset, enough, self._judge(state, pod))
 
     def _judge(self, state: CycleState, pod: PodInfo) -> Callable[[int], Candidate | Status]:
         """Return what judges one node after the other for the pod; what a node's row alone decides is remembered."""
         nominator, units, filters = self._handle.nominator, self._units, self._filters
         assert filters is not None, "the plugin is not part of a profile yet"
-        found = self._handle.world.all(PodDisruptionBudget)
-        budgets = Budgets(found, matches_empty=self._switches.matches_empty)
+        pdbs = self._handle.world.all(PodDisruptionBudget)
+        budgets = Budgets(pdbs, matches_empty=self._switches.matches_empty)
         is_local = pod.signature is not None and filters.has_only_row_filters(state) and not self._handle.groups.is_on
-        results = self._memory.of((pod.signature, pod.priority), found) if is_local else None
+        results = self._memory.of((pod.signature, pod.priority), pdbs) if is_local else None
         own_node, nodes = nominator.node_of(pod.uid), self._handle.cache.columns.nodes
 
         def anew(node: NodeInfo) -> Candidate | Status:

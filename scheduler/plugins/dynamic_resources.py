@@ -32,7 +32,7 @@ from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult
 from scheduler.framework.runner import default_normalize
-from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable, unschedulable
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, error_status, unresolvable, unschedulable
 from scheduler.framework.vectorized import Refusal
 from scheduler.switches import DraSwitches, ReservationSwitches
 from services.api.kinds.deviceclass import DeviceClass
@@ -183,8 +183,8 @@ class DynamicResources:
         self._backed = BackedResources()
         if self._switches.has_extended_resources:
             handle.world.on_change(DeviceClass, self._backed.on_change)
-            for found in handle.world.all(DeviceClass):
-                self._backed.on_change(Change(None, found))
+            for device_class in handle.world.all(DeviceClass):
+                self._backed.on_change(Change(None, device_class))
         self._slices = Slices(handle.world.all(ResourceSlice), self._features)
         for rule in handle.world.all(DeviceTaintRule):
             self._slices.put_rule(rule)
@@ -308,26 +308,26 @@ class DynamicResources:
         notes = _notes(state)
         if node.node is None:
             return SUCCESS
-        found: Solution | str = ""
+        solution: Solution | str = ""
         allocator = notes.allocator
         if notes.extended is not None:
-            asked = self._extended(notes, notes.extended, pod, node)
+            asked = self._extended_allocator(notes, notes.extended, pod, node)
             if isinstance(asked, Status):
                 return asked
             allocator = asked or allocator
         if allocator is not None:
             try:
-                found = allocator.allocate(node.name, self._slices.of_node(node.node))
+                solution = allocator.allocate(node.name, self._slices.of_node(node.node))
             except AllocationError as error:
-                return failed(str(error))
-            if isinstance(found, str):
-                return unresolvable(found) if self._switches.is_final else unschedulable(found)
+                return error_status(str(error))
+            if isinstance(solution, str):
+                return unresolvable(solution) if self._switches.is_final else unschedulable(solution)
         unusable = [i for i, claim in enumerate(notes.granted) if not self._is_usable(claim, node.node)]
         if unusable:
             notes.unavailable |= dict.fromkeys(unusable)
             return unresolvable(UNAVAILABLE)
-        if isinstance(found, Solution):
-            notes.found[node.name] = found
+        if isinstance(solution, Solution):
+            notes.found[node.name] = solution
         return SUCCESS
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
@@ -365,18 +365,18 @@ class DynamicResources:
         notes, by_reason = _notes(state), dict[tuple[str, Code], Mask]()
         final = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         for row in np.flatnonzero(refused):
-            found, node = (notes.rows[row] if notes.rows else None), columns.nodes[row]
-            said = UNAVAILABLE, final
+            answer, node = (notes.rows[row] if notes.rows else None), columns.nodes[row]
+            refusal = UNAVAILABLE, final
             # Another filter may have refused the node before; what this one would have said was not asked.
-            is_unasked = found is None and notes.allocator is not None
+            is_unasked = answer is None and notes.allocator is not None
             if node is not None and (notes.extended is not None or is_unasked):
                 status = self.filter(state, pod, node)
                 if status.is_success:
                     continue
-                said = status.message, status.code
-            elif isinstance(found, str):
-                said = found, final if self._switches.is_final else Code.UNSCHEDULABLE
-            by_reason.setdefault(said, columns.full(False))[row] = True
+                refusal = status.message, status.code
+            elif isinstance(answer, str):
+                refusal = answer, final if self._switches.is_final else Code.UNSCHEDULABLE
+            by_reason.setdefault(refusal, columns.full(False))[row] = True
         return [Refusal(reason, mask, code) for (reason, code), mask in by_reason.items()]
 
     def device_shortages(self, pod: Pod, nodes: Sequence[Node]) -> list[Shortage] | str:
@@ -397,18 +397,18 @@ class DynamicResources:
             for claim in self._world.all(ResourceClaim)
             for result in (claim.status.allocation.devices.results if claim.status.allocation is not None else ())
         }
-        found: list[Shortage] = []
+        node_shortages: list[Shortage] = []
         looked_at = 0
         for node in nodes:
             pools = self._slices.of_node(node)
             looked_at += sum(len(pool.candidates) for pool in pools)
-            if found and looked_at > DEVICES_EXPLAINED:
+            if node_shortages and looked_at > DEVICES_EXPLAINED:
                 break  # decisions wait meanwhile
             try:
-                found += shortages(allocator, node.metadata.name, pools, lambda key: holders.get(key, ""))
+                node_shortages += shortages(allocator, node.metadata.name, pools, lambda key: holders.get(key, ""))
             except AllocationError as error:
                 return str(error)
-        return found
+        return node_shortages
 
     def _filter_each(self, state: CycleState, pod: PodInfo, columns: Columns, reached: Mask) -> Mask:
         """Return the rows that pass, asked one by one: what is to be allocated differs from node to node."""
@@ -433,7 +433,9 @@ class DynamicResources:
             usable[row] = node is not None and node.node is not None and self._is_usable(claim, node.node)
         return usable
 
-    def _extended(self, notes: _Notes, extended: _Extended, pod: PodInfo, node: NodeInfo) -> Allocator | Status | None:
+    def _extended_allocator(
+        self, notes: _Notes, extended: _Extended, pod: PodInfo, node: NodeInfo
+    ) -> Allocator | Status | None:
         """Return the allocator for what the node does not offer itself, None when it offers everything; or why not."""
         if extended.stale is not None:
             return unresolvable(STALE_CLAIM)  # PostFilter deletes it, and the next attempt begins anew
@@ -470,7 +472,7 @@ class DynamicResources:
         """
         notes: _Notes | None = state.data.get(NAME)
         if notes is None:
-            return PostFilterResult(failed(NOT_FOUND))
+            return PostFilterResult(error_status(NOT_FOUND))
         if notes is _NONE:
             return PostFilterResult(unschedulable(NOTHING_TO_DEALLOCATE))
         releases = {
@@ -493,8 +495,8 @@ class DynamicResources:
             freed = {uid: claim for uid, (claim, _) in releases.items()}
             return PostFilterResult(unschedulable(STILL_NOT), retry_with={FREED: freed})
         # Which one is freed is chance, as upstream; a group is taken off its claim when there is none to be freed.
-        found = [release for _, release in releases.values()]
-        candidates = [each for each in found if each.how is Release.DEALLOCATE] or found
+        all_releases = [release for _, release in releases.values()]
+        candidates = [each for each in all_releases if each.how is Release.DEALLOCATE] or all_releases
         chosen = candidates[self._handle.random.randrange(0, len(candidates)) if len(candidates) > 1 else 0]
         self._ledger.request_release(chosen)
         if chosen.how is Release.UNRESERVE_GROUP:
@@ -544,10 +546,10 @@ class DynamicResources:
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the points for the chosen alternatives: 8 for a first one in its list, 7 for a second."""
         notes = _notes(state)
-        found = notes.solution(node.name)
-        if found is None:
+        solution = notes.solution(node.name)
+        if solution is None:
             return 0  # as upstream: where nothing is allocated, all nodes are alike
-        return sum(ALTERNATIVES_MAX - index for index in found.alternatives) + sum(
+        return sum(ALTERNATIVES_MAX - index for index in solution.alternatives) + sum(
             _points(claim) for claim in notes.granted
         )
 
@@ -560,10 +562,12 @@ class DynamicResources:
         notes: _Notes = state.data.get(NAME, _NONE)
         if notes is _NONE:
             return SUCCESS
-        found = notes.solution(node_name)
-        if notes.open and found is None:
-            return failed("claim allocation not found for node")
-        notes.allocations = found.allocations(node_name, share_ids(self._handle.random)) if found is not None else []
+        solution = notes.solution(node_name)
+        if notes.open and solution is None:
+            return error_status("claim allocation not found for node")
+        notes.allocations = (
+            solution.allocations(node_name, share_ids(self._handle.random)) if solution is not None else []
+        )
         for claim, allocation in zip(notes.to_allocate(node_name), notes.allocations, strict=True):
             self._ledger.allocate(claim, allocation, pod.uid, moved_from=notes.freed.get(claim.metadata.uid))
         for claim in notes.granted:
@@ -616,16 +620,16 @@ class DynamicResources:
         extended = notes.extended
         if extended is not None and extended.need.get(node_name):
             in_memory, _, mappings = extended.by_need[extended.need[node_name]]
-            made = await self._granter.create(pod, in_memory, client)
-            if isinstance(made, Status):
-                return made
-            extended.claim = made
-            status = await self._granter.grant(pod, made, notes.allocations[-1], client)
+            created_claim = await self._granter.create(pod, in_memory, client)
+            if isinstance(created_claim, Status):
+                return created_claim
+            extended.claim = created_claim
+            status = await self._granter.grant(pod, created_claim, notes.allocations[-1], client)
             if status.is_success:
-                status = await self._granter.name_in_status(pod, made, mappings, client)
+                status = await self._granter.name_in_status(pod, created_claim, mappings, client)
             if not status.is_success:
                 return status
-            keys.append(made.metadata.key)
+            keys.append(created_claim.metadata.key)
         return await self._wait_for_devices(pod, node_name, keys)
 
     async def _wait_for_devices(self, pod: PodInfo, node_name: str, keys: Sequence[Key]) -> Status:
@@ -640,8 +644,8 @@ class DynamicResources:
         began = clock()
         ended_as, problem = await self._poll(keys, began + self._binding_timeout_s)
         for driver in drivers:
-            self._ledger.metrics.waited(pod.spec.scheduler_name, driver, ended_as, clock() - began)
-        return failed(problem) if problem else SUCCESS
+            self._ledger.metrics.observe_wait(pod.spec.scheduler_name, driver, ended_as, clock() - began)
+        return error_status(problem) if problem else SUCCESS
 
     async def _poll(self, keys: Sequence[Key], due: float) -> tuple[str, str]:
         """Return how the wait ended, in the words of the metric, and the error; "" for none."""

@@ -56,7 +56,7 @@ class GangScheduling:
         group = self._handle.world.get(PodGroup, key)
         if group is None:
             return unresolvable(f'waiting for pods\'s pod group "{key.name}" to appear in scheduling queue')
-        if group.spec.is_gang and self._handle.groups.known(key) < group.spec.min_count:
+        if group.spec.is_gang and self._handle.groups.count_members(key) < group.spec.min_count:
             return unresolvable(INCOMPLETE)
         return SUCCESS
 

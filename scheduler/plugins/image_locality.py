@@ -19,7 +19,7 @@ MOST_BYTES: Final = 1000 * MIB
 """Maximal bytes that count per init or main container; images of volumes count in the sum only."""
 
 
-def tagged(name: str) -> str:
+def with_tag(name: str) -> str:
     """Return the image's name with the tag `latest` if it has neither tag nor digest."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
@@ -74,10 +74,10 @@ def _containers(pod: PodInfo) -> int:
 def _images(pod: PodInfo) -> Iterator[str]:
     spec = pod.spec
     for container in (*spec.init_containers, *spec.containers):
-        yield tagged(container.image)
+        yield with_tag(container.image)
     for volume in spec.volumes:
         if volume.image is not None:
-            yield tagged(volume.image.reference)
+            yield with_tag(volume.image.reference)
 
 
 PLUGIN = PluginEntry("ImageLocality", ImageLocality)

@@ -22,7 +22,7 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.runner import default_normalize
-from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, error_status, unresolvable
 from scheduler.framework.vectorized import Refusal
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
@@ -36,14 +36,14 @@ ENFORCED_REASON: Final = "node(s) didn't match scheduler-enforced node affinity"
 
 def _problems(terms: Iterable[PreferredSchedulingTerm]) -> str:
     """Return all that is wrong with preferred terms, which the API server lets through (12.8), or ""."""
-    found = {
+    problems = {
         f"[{i}].matchExpressions[{j}].values{problem}": None
         for i, term in enumerate(terms)
         if term.weight
         for j, requirement in enumerate(term.preference.match_expressions)
         for problem in _problems_of(requirement)
     }
-    return f"[{', '.join(found)}]" if len(found) > 1 else "".join(found)
+    return f"[{', '.join(problems)}]" if len(problems) > 1 else "".join(problems)
 
 
 def _problems_of(requirement: NodeSelectorRequirement) -> Iterator[str]:
@@ -116,7 +116,7 @@ class NodeAffinity:
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return the rows that match both."""
-        enforced, own = self._enforced(columns), required_mask(pod, columns)
+        enforced, own = self._enforced_mask(columns), required_mask(pod, columns)
         if enforced is None or own is None:
             return own if enforced is None else enforced
         return enforced & own
@@ -124,33 +124,33 @@ class NodeAffinity:
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """Return the refusals; the administrator's affinity is checked first."""
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        enforced = self._enforced(columns)
+        enforced = self._enforced_mask(columns)
         if enforced is None:
             return [Refusal(REASON, refused, code)]
         return [Refusal(ENFORCED_REASON, refused & ~enforced, code), Refusal(REASON, refused & enforced, code)]
 
-    def _enforced(self, columns: Columns) -> Mask | None:
+    def _enforced_mask(self, columns: Columns) -> Mask | None:
         if self._added.required is None:
             return None
         return terms_mask(self._added.required.node_selector_terms, columns)
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip without preferred terms; reject invalid terms."""
-        if not self._preferred(pod):
+        if not self._preferred_terms(pod):
             return SKIP
         affinity = affinity_of(pod)
         problems = _problems(affinity.preferred) if affinity is not None else ""
-        return failed(problems) if problems else SUCCESS
+        return error_status(problems) if problems else SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Sum the weights of the preferred terms that match."""
         if node.node is None:
             return 0
-        return sum(weight for weight, term in self._preferred(pod) if weight and term_matches(term, node.node))
+        return sum(weight for weight, term in self._preferred_terms(pod) if weight and term_matches(term, node.node))
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
         """Return the sum for every row."""
-        terms = [(weight, term) for weight, term in self._preferred(pod) if weight]
+        terms = [(weight, term) for weight, term in self._preferred_terms(pod) if weight]
         if not terms:
             return 0
         total = np.zeros(columns.capacity)
@@ -162,7 +162,7 @@ class NodeAffinity:
         """Scale the best sum to 100."""
         return default_normalize(raw, feasible, reverse=False)
 
-    def _preferred(self, pod: PodInfo) -> list[tuple[int, NodeSelectorTerm]]:
+    def _preferred_terms(self, pod: PodInfo) -> list[tuple[int, NodeSelectorTerm]]:
         affinity = affinity_of(pod)
         own = affinity.preferred if affinity is not None else ()
         return [(p.weight, p.preference) for p in (*self._added.preferred, *own)]

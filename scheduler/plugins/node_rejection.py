@@ -37,16 +37,16 @@ class NodeRejection:
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods that were never unbound."""
-        return SKIP if self._mode in ("none", "soft") or not self._excluded(pod) else SUCCESS
+        return SKIP if self._mode in ("none", "soft") or not self._excluded_nodes(pod) else SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Reject an excluded node; adaptive is decided over all nodes, in `filter_all`."""
-        text = self._excluded(pod).get(node.name) if self._mode == "hard" else None
+        text = self._excluded_nodes(pod).get(node.name) if self._mode == "hard" else None
         return SUCCESS if text is None else unresolvable(text)
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return all rows except the excluded ones; with adaptive, all rows if no other is left."""
-        others = ~columns.mask_of(tuple(self._excluded(pod)))
+        others = ~columns.mask_of(tuple(self._excluded_nodes(pod)))
         if self._mode == "adaptive" and state.alive is not None and not (state.alive & others).any():
             return None
         return None if self._mode in ("soft", "none") else others
@@ -54,20 +54,20 @@ class NodeRejection:
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """Return one reason for each cause that the nodes gave."""
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        excluded = self._excluded(pod).items()
+        excluded = self._excluded_nodes(pod).items()
         return [Refusal(text, refused & columns.mask_of((node,)), code) for node, text in excluded]
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip unless excluded nodes may have passed the filter."""
-        return SUCCESS if self._mode in ("soft", "adaptive") and self._excluded(pod) else SKIP
+        return SUCCESS if self._mode in ("soft", "adaptive") and self._excluded_nodes(pod) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return 0 for an excluded node."""
-        return 0 if node.name in self._excluded(pod) else 100
+        return 0 if node.name in self._excluded_nodes(pod) else 100
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
         """Return the same for every row."""
-        return np.where(columns.mask_of(tuple(self._excluded(pod))), 0.0, 100.0)
+        return np.where(columns.mask_of(tuple(self._excluded_nodes(pod))), 0.0, 100.0)
 
     def events_to_register(self) -> Sequence[Registration]:
         """Return events of changes that may have cured the rejecting node."""
@@ -82,7 +82,7 @@ class NodeRejection:
             Registration(ClusterEvent(NODE, Action.ADD | cured), self._is_the_node),
         )
 
-    def _excluded(self, pod: PodInfo) -> dict[str, str]:
+    def _excluded_nodes(self, pod: PodInfo) -> dict[str, str]:
         """Return node name to text; what the pod met with itself comes first."""
         own = {node: _text("this pod", reason) for node, reason in self._exclusions.of(pod.uid).items()}
         if not self._exclusions.kinds:

@@ -59,10 +59,10 @@ class NodeResourceTopologyMatch:
         self._knowledge = "nrt_overreserve" if knowledge == "none" else knowledge
         self._known: dict[str, _ZoneReport] = {}
         for report in handle.world.all(NodeResourceTopology):
-            self._changed(Change(None, report))
-        handle.world.on_change(NodeResourceTopology, self._changed)
+            self._on_changed(Change(None, report))
+        handle.world.on_change(NodeResourceTopology, self._on_changed)
 
-    def _changed(self, change: Change[NodeResourceTopology]) -> None:
+    def _on_changed(self, change: Change[NodeResourceTopology]) -> None:
         name = change.object.metadata.name
         if change.new is None:
             self._known.pop(name, None)
@@ -117,11 +117,11 @@ def _needs(pod: Pod, *, by_pod: bool) -> list[tuple[Amounts, bool]]:
     else:
         inits = [(container_need(c), c.restart_policy != "Always") for c in pod.spec.init_containers]
         asked = [*inits, *((container_need(c), False) for c in pod.spec.containers)]
-    found = [(_aligned(need, is_exclusive), leaves) for need, leaves in asked]
-    return [(need, leaves) for need, leaves in found if need]
+    needs = [(_aligned_amounts(need, is_exclusive), leaves) for need, leaves in asked]
+    return [(need, leaves) for need, leaves in needs if need]
 
 
-def _aligned(need: Need, is_exclusive: bool) -> Amounts:
+def _aligned_amounts(need: Need, is_exclusive: bool) -> Amounts:
     """Return what comes from a NUMA node: devices, and of Guaranteed pods whole CPUs and memory."""
     own = {"cpu": need.cpus, **need.memory} if is_exclusive else {}
     return {name: n for name, n in {**need.devices, **own}.items() if n}

@@ -98,8 +98,8 @@ class NodeResourcesFit:
         self._backed = BackedResources()
         if handle.switches.of(DraSwitches).has_extended_resources:
             handle.world.on_change(DeviceClass, self._class_changed)
-            for found in handle.world.all(DeviceClass):
-                self._backed.on_change(Change(None, found))
+            for device_class in handle.world.all(DeviceClass):
+                self._backed.on_change(Change(None, device_class))
         self._awaits_acceptance = handle.switches.of(ResizeSwitches).reserved_space == ONCE_ACCEPTED
         self._takes_unactuated = handle.switches.of(ResizeSwitches).reserved_space == "ignore_unactuated"
 
@@ -116,7 +116,7 @@ class NodeResourcesFit:
         """Return the parsed requests, shared by pods of one template."""
         return (pod.requests, pod.priority) if self._takes_unactuated else pod.requests
 
-    def _wanted(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
+    def _wanted_amounts(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
         wanted = pod.requests.wanted
         if not self._ignored and not self._ignored_groups:
             return wanted
@@ -138,7 +138,7 @@ class NodeResourcesFit:
         if len(node.pods) + 1 > allocatable.get("pods", 0):
             reasons.append(TOO_MANY_PODS)
         backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
-        for resource, need in self._wanted(pod):
+        for resource, need in self._wanted_amounts(pod):
             have = allocatable.get(resource, 0)
             if not have and resource in backed:
                 continue  # DynamicResources finds devices for it, or refuses the node (KEP-5004)
@@ -152,7 +152,7 @@ class NodeResourcesFit:
         """Return the rows where no resource is short."""
         mask: Mask = columns.pod_count < columns.pod_limit
         backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
-        for resource, need in self._wanted(pod):
+        for resource, need in self._wanted_amounts(pod):
             have = columns.allocatable.get(resource)
             if resource in backed:
                 if have is not None:
@@ -180,7 +180,7 @@ class NodeResourcesFit:
         if full.any():
             short.append((TOO_MANY_PODS, full))
         backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
-        for resource, need in self._wanted(pod):
+        for resource, need in self._wanted_amounts(pod):
             reason = f"Insufficient {resource}"
             have = columns.allocatable.get(resource)
             if resource in backed:
@@ -205,15 +205,15 @@ class NodeResourcesFit:
 
     def _explain_each(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """Ask node by node: what is short depends on what has not been actuated there."""
-        found: dict[tuple[str, Code], Mask] = {}
+        masks: dict[tuple[str, Code], Mask] = {}
         for row in np.flatnonzero(refused):
             node = columns.nodes[row]
             status = self.filter(state, pod, node) if node is not None else SUCCESS
             for reason in status.reasons:
-                found.setdefault((reason, status.code), np.zeros(columns.capacity, bool))[row] = True
-        return [Refusal(reason, mask, code) for (reason, code), mask in found.items()]
+                masks.setdefault((reason, status.code), np.zeros(columns.capacity, bool))[row] = True
+        return [Refusal(reason, mask, code) for (reason, code), mask in masks.items()]
 
-    def _asked(self, pod: PodInfo, resource: str) -> int:
+    def _requested_amount(self, pod: PodInfo, resource: str) -> int:
         if resource == "cpu":
             return pod.requests.scoring_cpu
         if resource == "memory":
@@ -230,7 +230,7 @@ class NodeResourcesFit:
         kind = self._strategy
         for resource, weight in self._resources:
             have = node.allocatable.get(resource, 0)
-            asked = self._asked(pod, resource)
+            asked = self._requested_amount(pod, resource)
             if have == 0 or (asked == 0 and resource not in NATIVE):
                 continue
             if resource == "cpu":
@@ -262,7 +262,7 @@ class NodeResourcesFit:
         weights = np.zeros(columns.capacity)
         for resource, weight in self._resources:
             have = columns.allocatable.get(resource)
-            asked = self._asked(pod, resource)
+            asked = self._requested_amount(pod, resource)
             if have is None or (asked == 0 and resource not in NATIVE):
                 continue
             if resource == "cpu":
@@ -315,7 +315,7 @@ class NodeResourcesFit:
         if new is None or not _allocatable(new, "pods"):
             return Hint.SKIP
         backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
-        wanted = [(r, need) for r, need in self._wanted(pod) if r not in backed or _allocatable(new, r)]
+        wanted = [(r, need) for r, need in self._wanted_amounts(pod) if r not in backed or _allocatable(new, r)]
         if any(need > _allocatable(new, resource) for resource, need in wanted):
             return Hint.SKIP
         names = ("pods", *(resource for resource, _ in wanted))
@@ -330,7 +330,9 @@ class NodeResourcesFit:
         if self._awaits_acceptance and waits(new) and not waits(old):
             return Hint.QUEUE
         before, after = requests_of(old).amounts, requests_of(new).amounts
-        return queue_if(any(after.get(resource, 0) < before.get(resource, 0) for resource, _ in self._wanted(pod)))
+        return queue_if(
+            any(after.get(resource, 0) < before.get(resource, 0) for resource, _ in self._wanted_amounts(pod))
+        )
 
 
 def _allocatable(node: Node, resource: str) -> int:

@@ -168,29 +168,29 @@ class NodeVolumeLimits:
         limits = self._limits.get(node.name)
         if limits is None:
             return True
-        attached = self._attached(node, limits.migrated)
+        attached = self._attached_volumes(node, limits.migrated)
         count: dict[str, int] = {}
-        for each in attached:
-            count[each.driver] = count.get(each.driver, 0) + 1
-        for each in dict.fromkeys(wanted):
-            if each in attached or (each.plugin and each.plugin not in limits.migrated):
+        for volume in attached:
+            count[volume.driver] = count.get(volume.driver, 0) + 1
+        for volume in dict.fromkeys(wanted):
+            if volume in attached or (volume.plugin and volume.plugin not in limits.migrated):
                 continue
-            count[each.driver] = count.get(each.driver, 0) + 1
-            if count[each.driver] > limits.by_driver.get(each.driver, count[each.driver]):
+            count[volume.driver] = count.get(volume.driver, 0) + 1
+            if count[volume.driver] > limits.by_driver.get(volume.driver, count[volume.driver]):
                 return False
         return True
 
-    def _attached(self, node: NodeInfo, migrated: frozenset[str]) -> dict[Attachable, None]:
-        found: dict[Attachable, None] = {}
+    def _attached_volumes(self, node: NodeInfo, migrated: frozenset[str]) -> dict[Attachable, None]:
+        volumes: dict[Attachable, None] = {}
         for key in node.claims:
             claim = self._world.get(PersistentVolumeClaim, key)
             if claim is not None:
-                found.update(dict.fromkeys(self._of_claim(claim)))
+                volumes.update(dict.fromkeys(self._of_claim(claim)))
         if migrated:
             for pod in node.pods.values():
                 if pod.spec.volumes:
-                    found.update(dict.fromkeys(_inline(pod.spec.volumes)))
-        return {each: None for each in found if not each.plugin or each.plugin in migrated}
+                    volumes.update(dict.fromkeys(_inline(pod.spec.volumes)))
+        return {each: None for each in volumes if not each.plugin or each.plugin in migrated}
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return the rows that can attach all volumes; only nodes near a limit are counted exactly."""

@@ -19,7 +19,7 @@ from scheduler.framework.vectorized import Refusal
 from scheduler.switches import PluginSwitches
 from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Toleration
-from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerates, untolerated
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerates, untolerated_taint
 
 HARD: Final = (NO_SCHEDULE, NO_EXECUTE)
 COMPARISONS: Final = ("Gt", "Lt")
@@ -51,13 +51,13 @@ class TaintToleration:
         """Reject the node at the first NoSchedule or NoExecute taint that is not tolerated."""
         if node.node is None or not node.node.spec.taints:
             return SUCCESS
-        taint = untolerated(node.node.spec.taints, self._tolerations(pod), HARD)
+        taint = untolerated_taint(node.node.spec.taints, self._tolerations(pod), HARD)
         return SUCCESS if taint is None else unresolvable(REASON)
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return the rows whose taints are tolerated; each distinct set of taints is tested once."""
         tolerations = self._tolerations(pod)
-        return columns.taint_mask(lambda taints: untolerated(taints, tolerations, HARD) is None)
+        return columns.taint_mask(lambda taints: untolerated_taint(taints, tolerations, HARD) is None)
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """Return one reason, which does not name the taint (since 1.35.4)."""
@@ -99,7 +99,7 @@ class TaintToleration:
     def _tolerable_now(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
         tolerations = self._tolerations(pod)
         was, is_tolerable = (
-            each is not None and untolerated(each.spec.taints, tolerations, HARD) is None for each in (old, new)
+            each is not None and untolerated_taint(each.spec.taints, tolerations, HARD) is None for each in (old, new)
         )
         return queue_if(is_tolerable and not was)
 

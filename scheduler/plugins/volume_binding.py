@@ -17,7 +17,7 @@ from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PreFilterResult
-from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, error_status, unresolvable
 from scheduler.framework.utilization_shape import ShapePoint
 from scheduler.framework.vectorized import Refusal
 from scheduler.switches import PluginSwitches
@@ -137,7 +137,7 @@ class VolumeBinding:
             return SUCCESS
         info = self._handle.cache.nodes.get(node_name)
         if info is None or info.node is None:
-            return failed(f'node "{node_name}" not found')
+            return error_status(f'node "{node_name}" not found')
         notes.reserved = reserve(find(notes.claims, info.node), node_name, self._assumed)
         return SUCCESS
 

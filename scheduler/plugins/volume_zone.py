@@ -40,13 +40,13 @@ Place = tuple[str, frozenset[str]]
 
 def places_of(volume: PersistentVolume) -> list[Place]:
     """Return the volume's label keys and allowed values; a malformed label is ignored."""
-    found: list[Place] = []
+    places: list[Place] = []
     for key in GA_OF:
         text = volume.metadata.labels.get(key)
         zones = [zone.strip() for zone in text.split(SEPARATOR)] if text is not None else []
         if zones and all(zones):
-            found.append((key, frozenset(zones)))
-    return found
+            places.append((key, frozenset(zones)))
+    return places
 
 
 class VolumeZone:
@@ -62,13 +62,13 @@ class VolumeZone:
         if not pod.claims:
             return SKIP
         places: list[Place] = []
-        for each in pod.spec.volumes:
-            if each.persistent_volume_claim is None:
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim is None:
                 continue
-            found = self._places(Key(pod.key.namespace, each.persistent_volume_claim.claim_name))
-            if isinstance(found, Status):
-                return found
-            places += found
+            claim_places = self._places(Key(pod.key.namespace, volume.persistent_volume_claim.claim_name))
+            if isinstance(claim_places, Status):
+                return claim_places
+            places += claim_places
         if not places:
             return SKIP
         state.data[NAME] = places

@@ -14,7 +14,7 @@ from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.result import Result
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition
 from scheduler.entry import Handle
-from scheduler.framework.status import Code, Status, failed, unschedulable
+from scheduler.framework.status import Code, Status, error_status, unschedulable
 from scheduler.pod_groups.placement import Placed, Placement, Placer, Rejected
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor
 from scheduler.pod_groups.queue import GroupInfo
@@ -97,7 +97,7 @@ class GroupCycle:
             return self._reject(Outcome.UNSCHEDULABLE, unschedulable(text), Placement(untried=members))
         mistake = self._mistake(group, members)
         if mistake:
-            return self._reject(Outcome.ERROR, failed(mistake), Placement(untried=members))
+            return self._reject(Outcome.ERROR, error_status(mistake), Placement(untried=members))
         profile = self._profiles.of(members[0].info)
         return self._schedule(Placer(self._handle, profile.runner, self._cycle_of(profile), group, members, now))
 
@@ -107,12 +107,12 @@ class GroupCycle:
         if on_result is None:
             return schedule
 
-        def observed(pod: PodInfo, now: float, *, with_post_filter: bool = True) -> Result:
+        def observed_schedule(pod: PodInfo, now: float, *, with_post_filter: bool = True) -> Result:
             result = schedule(pod, now, with_post_filter=with_post_filter)
             on_result(pod, profile, result, now)
             return result
 
-        return observed
+        return observed_schedule
 
     def _mistake(self, group: PodGroup, members: Sequence[QueuedPod]) -> str:
         first = members[0].info.spec
@@ -141,48 +141,50 @@ class GroupCycle:
         return ""
 
     def _schedule(self, placer: Placer) -> GroupResult:
-        found = placer.place(with_preemption=self._switches.group_preemption == "per-pod")
-        if found.status.code is Code.ERROR:
-            placer.retract(found.placed)
-            return self._reject(Outcome.ERROR, found.status, found)
-        if not found.is_feasible or any(each.needs_eviction for each in found.placed):
-            return self._cannot_bind(placer, found)
-        if found.rejected and placer.scheduled and placer.group.spec.is_gang:
-            better = self._preempt_for_growth(placer, found)
+        placement = placer.place(with_preemption=self._switches.group_preemption == "per-pod")
+        if placement.status.code is Code.ERROR:
+            placer.retract(placement.placed)
+            return self._reject(Outcome.ERROR, placement.status, placement)
+        if not placement.is_feasible or any(each.needs_eviction for each in placement.placed):
+            return self._cannot_bind(placer, placement)
+        if placement.rejected and placer.scheduled and placer.group.spec.is_gang:
+            better = self._preempt_for_growth(placer, placement)
             if better is not None:
                 return better
-        return GroupResult(Outcome.SCHEDULED, "", tuple(found.placed), tuple(found.rejected))
+        return GroupResult(Outcome.SCHEDULED, "", tuple(placement.placed), tuple(placement.rejected))
 
-    def _preempt_for_growth(self, placer: Placer, found: Placement) -> GroupResult | None:
+    def _preempt_for_growth(self, placer: Placer, placement: Placement) -> GroupResult | None:
         """Preempt for a gang that grows and does not fit as a whole; None: bind those that do."""
         if self._switches.group_preemption != "cluster":
             return None
-        placer.retract(found.placed)
+        placer.retract(placement.placed)
         preemption = self._preemptor.attempt(placer)
         if preemption.status.is_success:
-            return self._wait_for_victims(found, preemption)
-        for each in found.placed:
-            status = placer.assume(each)
-            assert status.is_success, f"{each.member.key} fitted {each.node_name} a moment ago: {status.message}"
+            return self._wait_for_victims(placement, preemption)
+        for placed_member in placement.placed:
+            status = placer.assume(placed_member)
+            assert status.is_success, (
+                f"{placed_member.member.key} fitted {placed_member.node_name} a moment ago: {status.message}"
+            )
         return None
 
-    def _cannot_bind(self, placer: Placer, found: Placement) -> GroupResult:
-        placer.retract(found.placed)
-        actions = tuple(found.actions)
-        if found.is_feasible:
+    def _cannot_bind(self, placer: Placer, placement: Placement) -> GroupResult:
+        placer.retract(placement.placed)
+        actions = tuple(placement.actions)
+        if placement.is_feasible:
             # Each member that did not fit has preempted for itself (1.36).
-            nominated = {each.member.uid: each.node_name for each in found.placed}
-            return self._reject(Outcome.WAITING_ON_PREEMPTION, unschedulable(WAITING), found, nominated, actions)
-        status = unschedulable(*found.status.reasons)
+            nominated = {each.member.uid: each.node_name for each in placement.placed}
+            return self._reject(Outcome.WAITING_ON_PREEMPTION, unschedulable(WAITING), placement, nominated, actions)
+        status = unschedulable(*placement.status.reasons)
         if self._switches.group_preemption != "cluster":
-            return self._reject(Outcome.UNSCHEDULABLE, status, found, actions=actions)
+            return self._reject(Outcome.UNSCHEDULABLE, status, placement, actions=actions)
         preemption = self._preemptor.attempt(placer)
         if preemption.status.is_success:
-            return self._wait_for_victims(found, preemption)
+            return self._wait_for_victims(placement, preemption)
         if not preemption.status.code.is_rejected:
-            return self._reject(Outcome.ERROR, preemption.status, found)
+            return self._reject(Outcome.ERROR, preemption.status, placement)
         status = unschedulable(*status.reasons, *preemption.status.reasons)
-        return self._reject(Outcome.UNSCHEDULABLE, status, found, preemption=preemption)
+        return self._reject(Outcome.UNSCHEDULABLE, status, placement, preemption=preemption)
 
     def _wait_for_victims(self, found: Placement, preemption: GroupPreemption) -> GroupResult:
         nominated = {each.member.uid: each.node_name for each in preemption.placed}
@@ -194,7 +196,7 @@ class GroupCycle:
     def _reject(
         outcome: Outcome,
         status: Status,
-        found: Placement,
+        placement: Placement,
         nominated: dict[str, str] | None = None,
         actions: tuple[Any, ...] = (),
         preemption: GroupPreemption | None = None,
@@ -205,10 +207,12 @@ class GroupCycle:
         """
         nominated = nominated or {}
         rejected: list[Rejected] = []
-        for each in found.rejected:
-            node = nominated.get(each.member.uid, "")
-            is_own = not node and (outcome is not Outcome.ERROR or not each.status.code.is_rejected)
-            rejected.append(replace(each, status=each.status if is_own else status, nominated=node))
-        for member in (*(each.member for each in found.placed), *found.untried):
+        for rejected_member in placement.rejected:
+            node = nominated.get(rejected_member.member.uid, "")
+            is_own = not node and (outcome is not Outcome.ERROR or not rejected_member.status.code.is_rejected)
+            rejected.append(
+                replace(rejected_member, status=rejected_member.status if is_own else status, nominated=node)
+            )
+        for member in (*(each.member for each in placement.placed), *placement.untried):
             rejected.append(Rejected(member, status, nominated=nominated.get(member.uid, "")))
         return GroupResult(outcome, status.message, (), tuple(rejected), actions, preemption)

@@ -126,7 +126,7 @@ class GroupLoop:
         assert cycle is not None
         self._drop_needless(queue, info)
         if not info.members:
-            queue.attempted(entity, now, has_placed=False)
+            queue.end_attempt(entity, now, has_placed=False)
             return
         cause = entity.traceparent
         span = self.seams.tracer.start(
@@ -151,7 +151,9 @@ class GroupLoop:
             await self.bind(attempt, placed.assumption, placed.result, group)
         for rejected in result.rejected:
             await self._put_back(rejected, result, error, now, took_s, span)
-        queue.attempted(entity, now, rejectors=result.rejectors, pending=result.pending, has_placed=bool(result.placed))
+        queue.end_attempt(
+            entity, now, rejectors=result.rejectors, pending=result.pending, has_placed=bool(result.placed)
+        )
         self._write_status(info, result, span, group)
         self._count(result, took_s)
         span.end(result.message if result.outcome is Outcome.ERROR else "")
@@ -162,9 +164,9 @@ class GroupLoop:
             if member.info.metadata.deletion_timestamp is not None:
                 text = f"skip schedule deleting pod: {member.key}"
                 self.recorder.event(member.info, FAILED, text, is_warning=True)
-                queue.bound(member)
+                queue.on_bound(member)
             elif member.uid in self.core.cache.pods:
-                queue.bound(member)
+                queue.on_bound(member)
 
     async def _put_back(
         self, rejected: Rejected, result: GroupResult, error: str, now: float, took_s: float, span: Span
@@ -203,10 +205,10 @@ class GroupLoop:
         what = "pod group" if preemptor.is_group else "pod"
         text = f"{preemptor.pods[0].spec.scheduler_name}: preempting to accommodate a higher priority {what}"
         groups = {g.metadata.key: g for v in eviction.pending if (g := self._units.group_of(v)) is not None}
-        for found in groups.values():
-            if found.spec.is_disrupted_as_a_whole:
-                condition = SetCondition(BY_SCHEDULER, text, DISRUPTION_TARGET, "True", found.metadata.generation)
-                self._writer.submit(found, condition, span.traceparent, tasks)
+        for group in groups.values():
+            if group.spec.is_disrupted_as_a_whole:
+                condition = SetCondition(BY_SCHEDULER, text, DISRUPTION_TARGET, "True", group.metadata.generation)
+                self._writer.submit(group, condition, span.traceparent, tasks)
 
     def _count(self, result: GroupResult, took_s: float) -> None:
         self._counts.add(ATTEMPTS, self._profile, result.outcome)

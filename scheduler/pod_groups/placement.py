@@ -10,7 +10,7 @@ from scheduler.entry import Handle
 from scheduler.framework.cycle_state import CycleError, CycleState
 from scheduler.framework.proposal_points import PlacementProgress
 from scheduler.framework.runner import Runner
-from scheduler.framework.status import SUCCESS, Code, Status, failed, unschedulable
+from scheduler.framework.status import SUCCESS, Code, Status, error_status, unschedulable
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.podgroup import PodGroup
 
@@ -103,47 +103,47 @@ class Placer:
 
         `with_preemption`: each may preempt for itself (1.36).
         """
-        found, members = Placement(status=failed("no member to place")), self.members
+        placement, members = Placement(status=error_status("no member to place")), self.members
         for i, member in enumerate(members):
-            status = self._place_one(found, member, with_preemption=with_preemption)
+            status = self._place_one(placement, member, with_preemption=with_preemption)
             if not status.is_success and not status.code.is_rejected:
-                found.status = failed(f"failed to schedule other pod from a pod group: {status.message}")
-                found.untried = list(members[i + 1 :])
-                return found
-            progress = PlacementProgress(self.scheduled + len(found.placed), len(members) - i - 1)
-            found.status = self.runner.placement_feasible(self.group, progress)
-            if not found.status.is_success and found.status.code is not Code.WAIT:
-                found.untried = list(members[i + 1 :])
-                return found
-        return found
+                placement.status = error_status(f"failed to schedule other pod from a pod group: {status.message}")
+                placement.untried = list(members[i + 1 :])
+                return placement
+            progress = PlacementProgress(self.scheduled + len(placement.placed), len(members) - i - 1)
+            placement.status = self.runner.placement_feasible(self.group, progress)
+            if not placement.status.is_success and placement.status.code is not Code.WAIT:
+                placement.untried = list(members[i + 1 :])
+                return placement
+        return placement
 
-    def _place_one(self, found: Placement, member: QueuedPod, *, with_preemption: bool) -> Status:
+    def _place_one(self, placement: Placement, member: QueuedPod, *, with_preemption: bool) -> Status:
         result = self._schedule(member.info, self._now, with_post_filter=with_preemption)
         placed: Placed | Rejected
         match result:
             case ScheduleResult():
                 placed = Placed(member, result)
             case Unschedulable():
-                placed = self._on_credit(found, member, result)
+                placed = self._on_credit(placement, member, result)
             case CycleError(is_rejection=True):
                 placed = Rejected(member, unschedulable(result.message), by_none=True)
             case CycleError():
-                placed = Rejected(member, failed(result.message))
+                placed = Rejected(member, error_status(result.message))
         if isinstance(placed, Placed):
             status = self.assume(placed)
             if status.is_success:
-                found.placed.append(placed)
+                placement.placed.append(placed)
                 return status
             placed = Rejected(member, status, frozenset((status.plugin,)) if status.code.is_rejected else frozenset())
-        found.rejected.append(placed)
+        placement.rejected.append(placed)
         return placed.status
 
     @staticmethod
-    def _on_credit(found: Placement, member: QueuedPod, result: Unschedulable) -> Placed | Rejected:
+    def _on_credit(placement: Placement, member: QueuedPod, result: Unschedulable) -> Placed | Rejected:
         """Place the member where it preempts for itself: the members after it must see it there."""
         post, diagnosis = result.post_filter, result.diagnosis
         if post is not None and post.nominated_node:
-            found.actions += post.actions
+            placement.actions += post.actions
             there = ScheduleResult(post.nominated_node, result.state, diagnosis.node_count, 0)
             return Placed(member, there, needs_eviction=True)
         status = unschedulable(result.diagnosis.message)
@@ -165,9 +165,9 @@ class Placer:
 
     def retract(self, placed: Sequence[Placed]) -> None:
         """Undo `assume` for all members, the last first."""
-        for each in reversed(placed):
-            info = each.member.info
-            self.runner.unreserve(each.state, info, each.node_name)
+        for placed_member in reversed(placed):
+            info = placed_member.member.info
+            self.runner.unreserve(placed_member.state, info, placed_member.node_name)
             self._cache.forget(info.uid)
-            self._nominator.set(info, each.nominated)
-            each.assumption = None
+            self._nominator.set(info, placed_member.nominated)
+            placed_member.assumption = None

@@ -65,19 +65,19 @@ class GroupPreemptor:
         what_if = _ClusterWhatIf(self._handle, placer)
         budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
         try:
-            found = select_victims(potential, what_if, budgets, node=CLUSTER)
+            victims = select_victims(potential, what_if, budgets, node=CLUSTER)
         finally:
             what_if.restore()
         placed = tuple(what_if.placed)
-        if isinstance(found, Status):
+        if isinstance(victims, Status):
             # Every pod could stay: the placement itself was all that was missing, and waits for its next cycle.
-            is_free = found.code is Code.ERROR and bool(placed)
-            return GroupPreemption(SUCCESS, placed) if is_free else _no(found)
+            is_free = victims.code is Code.ERROR and bool(placed)
+            return GroupPreemption(SUCCESS, placed) if is_free else _no(victims)
         members = tuple(member.info for member in placer.members)
         preemptor = Preemptor(group.metadata.uid, group.spec.priority, members, is_group=True)
         names = tuple(dict.fromkeys(each.node_name for each in placed))
-        eviction = Eviction(preemptor, CLUSTER, found.pods, names, _PLUGIN, self._switches.is_async)
-        return GroupPreemption(SUCCESS, placed, eviction, found.violations)
+        eviction = Eviction(preemptor, CLUSTER, victims.pods, names, _PLUGIN, self._switches.is_async)
+        return GroupPreemption(SUCCESS, placed, eviction, victims.violations)
 
     def _refusal(self, placer: Placer) -> str:
         group = placer.group
@@ -152,16 +152,16 @@ class _ClusterWhatIf:
         seen: list[Placed] = []
         status, members = SUCCESS, {each.member.uid for each in self.placed}
         asked = [p for p in self.placed if p.node_name in self._touched] if self._is_local else self.placed
-        for each in asked:
-            info, node = each.member.info, self._cache.nodes[each.node_name]
-            rivals = [p for p in self._nominator.rivals(each.node_name, info) if p.uid not in members]
-            status = self._runner.filter_beside(each.state, info, node, rivals)
+        for placed_member in asked:
+            info, node = placed_member.member.info, self._cache.nodes[placed_member.node_name]
+            rivals = [p for p in self._nominator.rivals(placed_member.node_name, info) if p.uid not in members]
+            status = self._runner.filter_beside(placed_member.state, info, node, rivals)
             if not status.is_success:
                 break
-            status = self._placer.assume(each)
+            status = self._placer.assume(placed_member)
             if not status.is_success:
                 break
-            seen.append(each)
+            seen.append(placed_member)
         self._placer.retract(seen)
         return status
 

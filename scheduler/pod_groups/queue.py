@@ -106,16 +106,16 @@ class GroupedQueue(SchedulingQueue):
         for each in queued.info.members.values() if isinstance(queued.info, GroupInfo) else (queued,):
             self.on_gate(each, status, now)
 
-    def _moved(self, queued: QueuedPod, pool: Pool, by: str) -> None:
+    def _report_move(self, queued: QueuedPod, pool: Pool, by: str) -> None:
         if not isinstance(queued.info, GroupInfo):
-            super()._moved(queued, pool, by)
+            super()._report_move(queued, pool, by)
             return
         gated_by = queued.gating_plugin if pool is Pool.GATED else ""
-        for each in queued.info.members.values():
+        for member in queued.info.members.values():
             # Of a group that stays at its gate when a member joins, only that member has moved.
-            if not gated_by or each.gating_plugin != gated_by:
-                each.gating_plugin = gated_by
-                super()._moved(each, pool, by)
+            if not gated_by or member.gating_plugin != gated_by:
+                member.gating_plugin = gated_by
+                super()._report_move(member, pool, by)
 
     def get(self, key: Key) -> QueuedPod | None:
         """Return the queued (or in-flight) pod of that key; for a member, its group."""
@@ -215,7 +215,7 @@ class GroupedQueue(SchedulingQueue):
         else:
             _members_of(entity)[member.uid] = member
             member.gating_plugin = entity.gating_plugin
-            self._moved(member, entity.pool, entity.moved_by)
+            self._report_move(member, entity.pool, entity.moved_by)
         member.pool = Pool.NONE
         return entity
 
@@ -256,7 +256,7 @@ class GroupedQueue(SchedulingQueue):
     def _part(self, member: QueuedPod) -> None:
         entity = self._entity(member)
         del self._members[member.key], self._member_keys[member.uid]
-        self._moved(member, Pool.NONE, POD_DELETED)
+        self._report_move(member, Pool.NONE, POD_DELETED)
         member.pool = Pool.NONE
         if entity is not None:
             _members_of(entity).pop(member.uid)
@@ -279,7 +279,7 @@ class GroupedQueue(SchedulingQueue):
         _members_of(entity).pop(member.uid, None)
         member.pool = Pool.IN_FLIGHT
 
-    def attempted(
+    def end_attempt(
         self,
         entity: QueuedPod,
         now: float,
@@ -293,7 +293,7 @@ class GroupedQueue(SchedulingQueue):
         Members without a node come back: at once after a success, else as any rejected pod.
         """
         if not _members_of(entity):
-            super().bound(entity)
+            super().on_bound(entity)
             return
         if has_placed:
             # The next cycle may preempt for the rest; its turn is that of its old timestamp.
@@ -315,10 +315,10 @@ class GroupedQueue(SchedulingQueue):
         if uid not in self._member_keys:
             super().done(uid)
 
-    def bound(self, queued: QueuedPod) -> None:
+    def on_bound(self, queued: QueuedPod) -> None:
         """Forget a pod whose binding is under way."""
         if isinstance(queued.info, GroupInfo) or self._group(queued.info) is None:
-            super().bound(queued)
+            super().on_bound(queued)
         elif self._members.get(queued.key) is queued:
             self._part(queued)
 
@@ -365,13 +365,13 @@ class GroupedQueue(SchedulingQueue):
         for entity in self.entities():
             groups[entity.pool] += 1
             members["incomplete" if entity.pool is Pool.GATED else "pending"] += len(_members_of(entity))
-        found = Waiting({}, {})
+        waiting = Waiting({}, {})
         for queue, pools in QUEUES.items():
             of_groups = sum(groups[pool] for pool in pools)
-            found.pods[queue] = sum(self.pools[pool] for pool in pools) - of_groups
-            found.entities[queue, "PodGroup"], found.entities[queue, "Pod"] = of_groups, found.pods[queue]
-        found.pods.update(members)
-        return METRICS.of(found)
+            waiting.pods[queue] = sum(self.pools[pool] for pool in pools) - of_groups
+            waiting.entities[queue, "PodGroup"], waiting.entities[queue, "Pod"] = of_groups, waiting.pods[queue]
+        waiting.pods.update(members)
+        return METRICS.of(waiting)
 
 
 class Waiting(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.runner import Runner
-from scheduler.framework.status import Code, Status, failed, unresolvable, unschedulable
+from scheduler.framework.status import Code, Status, error_status, unresolvable, unschedulable
 from scheduler.preemption.units import Unit, Units, by_importance
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.lru import LRU
@@ -71,8 +71,8 @@ class Budgets:
                 continue  # the API server refuses such selectors; one that came through matches nothing
             if selector.terms or matches_empty:
                 status, namespace = budget.status, budget.metadata.namespace
-                found = Budget(selector, status.disruptions_allowed, status.disrupted_pods)
-                self._by_namespace.setdefault(namespace, []).append(found)
+                entry = Budget(selector, status.disruptions_allowed, status.disrupted_pods)
+                self._by_namespace.setdefault(namespace, []).append(entry)
 
     def __bool__(self) -> bool:
         return bool(self._by_namespace)
@@ -219,13 +219,13 @@ def select_victims(potential: Sequence[Unit], what_if: WhatIf, budgets: Budgets,
         victims.append(unit)
         violations += overdrawn
     if not victims:
-        return failed(f'expected at least one victim pod on node "{node}"')
+        return error_status(f'expected at least one victim pod on node "{node}"')
     if violating and rest:
         victims = by_importance(victims)
     return Victims(tuple(victims), violations)
 
 
-def wanted(nodes: int, percentage: int, absolute: int) -> int:
+def candidate_count(nodes: int, percentage: int, absolute: int) -> int:
     """Return how many candidates are enough, for so many potential nodes."""
     return min(nodes, max(nodes * percentage // 100, absolute))
 
@@ -272,22 +272,22 @@ def search(rows: Sequence[int], offset: int, enough: int, judge: Callable[[int],
     Enough means: at least one of them violates no budget, and together they are `enough`; while all violate one,
     every node is visited. Each of the two lists holds at most `enough`.
     """
-    found = Search()
-    non_violating, violating = found.non_violating, found.violating
+    outcome = Search()
+    non_violating, violating = outcome.non_violating, outcome.violating
     for row in (*rows[offset:], *rows[:offset]):
-        found.visited += 1
+        outcome.visited += 1
         result = judge(row)
         if isinstance(result, Status):
             if result.code is Code.ERROR:
-                found.errors.append(result.message)
-            found.statuses[result.reasons] += 1
+                outcome.errors.append(result.message)
+            outcome.statuses[result.reasons] += 1
             continue
         candidates = violating if result.victims.violations else non_violating
         if len(candidates) < enough:
             candidates.append(result)
         if non_violating and len(non_violating) + len(violating) >= enough:
             break
-    return found
+    return outcome
 
 
 def pick(candidates: Sequence[Candidate]) -> Candidate:
@@ -300,7 +300,7 @@ class ExtenderError(Exception):
 
 
 def left_by_extender(
-    found: Sequence[Candidate], answer: Mapping[str, Victims] | ExtenderError, *, is_ignorable: bool
+    candidates: Sequence[Candidate], answer: Mapping[str, Victims] | ExtenderError, *, is_ignorable: bool
 ) -> list[Candidate] | Status:
     """Return the candidates that an extender leaves (`preemptVerb`), or why none is left.
 
@@ -314,9 +314,9 @@ def left_by_extender(
         error = f'expected at least one victim pod on node "{empty}"'
     else:
         # In the order in which they were found, whatever order an extender answers in.
-        left = [Candidate(c.node, answer[c.node]) for c in found if c.node in answer]
+        left = [Candidate(c.node, answer[c.node]) for c in candidates if c.node in answer]
         return left or unschedulable(NO_CANDIDATE)
-    return list(found) if is_ignorable else Status(Code.ERROR, (error,))
+    return list(candidates) if is_ignorable else Status(Code.ERROR, (error,))
 
 
 Stamp = tuple[int, int]

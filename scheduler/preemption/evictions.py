@@ -221,7 +221,7 @@ class Evictions:
             return _Fate.FAILED
         if fate is not _Fate.NEEDLESS:
             for preemptor in eviction.preemptor.pods:
-                self.scheduler_metrics.evicted(preemptor.uid, eviction.node)
+                self.scheduler_metrics.observe_eviction(preemptor.uid, eviction.node)
             self._record(eviction, victim, span, is_in_memory=fate is _Fate.IN_MEMORY)
         return fate
 

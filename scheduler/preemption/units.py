@@ -30,7 +30,7 @@ def _seconds(text: str) -> float:
         return NEVER
 
 
-def started(pod: PodInfo) -> float:
+def start_time_of(pod: PodInfo) -> float:
     """Return when the kubelet started the pod, in seconds since 1970, or NEVER."""
     text = pod.pod.status.start_time
     return NEVER if text is None else _seconds(text)
@@ -53,12 +53,12 @@ class Unit:
 
 def pod_unit(pod: PodInfo) -> Unit:
     """Return the pod as a unit of its own."""
-    return Unit((pod,), pod.priority, started(pod))
+    return Unit((pod,), pod.priority, start_time_of(pod))
 
 
 def group_unit(pods: tuple[PodInfo, ...], priority: int) -> Unit:
     """Return a group that is evicted as a whole; its own priority counts, not its members'."""
-    return Unit(pods, priority, min(started(pod) for pod in pods), is_group=True)
+    return Unit(pods, priority, min(start_time_of(pod) for pod in pods), is_group=True)
 
 
 def by_importance(units: list[Unit]) -> list[Unit]:
@@ -96,18 +96,18 @@ class Units:
 
     def of(self, pods: Iterable[PodInfo]) -> list[Unit]:
         """Return the whole units of these pods, without duplicates, in the order of the pods."""
-        found: list[Unit] = []
+        units: list[Unit] = []
         seen: set[Key] = set()
         for pod in pods:
             group = self.group_of(pod)
             if group is None:
-                found.append(pod_unit(pod))
+                units.append(pod_unit(pod))
             elif not group.spec.is_disrupted_as_a_whole:
-                found.append(replace(pod_unit(pod), priority=group.spec.priority))
+                units.append(replace(pod_unit(pod), priority=group.spec.priority))
             elif group.metadata.key not in seen:
                 seen.add(group.metadata.key)
-                found.append(group_unit(self._members(group.metadata.key), group.spec.priority))
-        return found
+                units.append(group_unit(self._members(group.metadata.key), group.spec.priority))
+        return units
 
     def below(self, priority: int, pods: Iterable[PodInfo]) -> list[Unit]:
         """Return the pods' units with a priority below this one."""

@@ -76,13 +76,13 @@ class ClosedNodes(Generic[W]):
 
     def expire(self, now: float) -> list[W]:
         """Open the nodes whose closure is over; return the pods or kinds that were excluded."""
-        found: list[W] = []
+        subjects: list[W] = []
         while self.heap and self.heap[0][0] <= now:
             until, to, node = heapq.heappop(self.heap)
             if self.nodes.get(to, {}).get(node, (0.0, ""))[0] == until:
                 self.open(node, to)
-                found.append(to)
-        return found
+                subjects.append(to)
+        return subjects
 
 
 class Exclusions:

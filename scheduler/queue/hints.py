@@ -35,47 +35,47 @@ class Hints:
         self.said_by = ""
         """The plugin whose hint the last answer of `worth` follows, "" for none."""
 
-    def registered(self, queued: QueuedPod, plugin: str) -> Sequence[Registration]:
+    def registrations_of(self, queued: QueuedPod, plugin: str) -> Sequence[Registration]:
         """Return the plugin's registrations in the pod's profile."""
         return self._by_profile.get(queued.info.spec.scheduler_name, _NOTHING).get(plugin, ())
 
-    def interested(self, event: ClusterEvent) -> list[str]:
+    def interested_plugins(self, event: ClusterEvent) -> list[str]:
         """Return the plugins that registered for such an event, in any profile."""
-        found = self._interest.get(event)
-        if found is None:
+        plugins = self._interest.get(event)
+        if plugins is None:
             interested = {
                 plugin: None
                 for table in self._by_profile.values()
                 for plugin, registered in table.items()
                 if any(event.matches(registration.event) for registration in registered)
             }
-            found = self._interest[event] = list(interested)
-        return found
+            plugins = self._interest[event] = list(interested)
+        return plugins
 
     def gate_cares(self, queued: QueuedPod, event: ClusterEvent) -> bool:
         """Whether the plugin that gates the pod registered for such an event."""
-        return any(event.matches(each.event) for each in self.registered(queued, queued.gating_plugin))
+        return any(event.matches(each.event) for each in self.registrations_of(queued, queued.gating_plugin))
 
     def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
         """Return the event's effect on the pod."""
         rejectors, self.said_by = queued.rejectors, ""
         if not rejectors or event.is_wildcard:
             return Strategy.AFTER_BACKOFF
-        found = Strategy.SKIP
+        strategy = Strategy.SKIP
         for plugin in sorted(rejectors):
             is_pending = plugin in queued.pending_plugins
-            if found is not Strategy.SKIP and not is_pending:
+            if strategy is not Strategy.SKIP and not is_pending:
                 continue
-            for registration in self.registered(queued, plugin):
+            for registration in self.registrations_of(queued, plugin):
                 if not event.matches(registration.event):
                     continue
                 if self._says_queue(registration, plugin, queued, event, old, new):
                     self.said_by = plugin
                     if is_pending:
                         return Strategy.IMMEDIATELY
-                    found = Strategy.AFTER_BACKOFF
+                    strategy = Strategy.AFTER_BACKOFF
                     break
-        return found
+        return strategy
 
     def _says_queue(
         self, registration: Registration, plugin: str, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any

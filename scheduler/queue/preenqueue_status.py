@@ -105,19 +105,19 @@ class Reporter:
     def observe_member(self, group: PodGroup, queued: QueuedPod, status: Status) -> Report | None:
         """Return the call about the pod's group that this answer requires, once for all members with the same text."""
         uid = group.metadata.uid
-        said = self._said_of.get(uid, "")
-        text = self._text(queued.info, status, said)
-        if text and not said:
-            said = self._shown(group.status.conditions, INITIALLY_SCHEDULED, text)
+        reported_text = self._said_of.get(uid, "")
+        text = self._text(queued.info, status, reported_text)
+        if text and not reported_text:
+            reported_text = self._shown_message(group.status.conditions, INITIALLY_SCHEDULED, text)
         if text is None:
             return None
         if text:
             self._said_of[uid] = text
         else:
             self.forget_group(uid)
-        if text == said:
+        if text == reported_text:
             return None
-        change: SetCondition | ClearCondition = self._clearing(INITIALLY_SCHEDULED, said)
+        change: SetCondition | ClearCondition = self._clearing(INITIALLY_SCHEDULED, reported_text)
         if text:
             generation = group.metadata.generation
             change = SetCondition(self.rules.reason, text, INITIALLY_SCHEDULED, observed_generation=generation)
@@ -133,7 +133,7 @@ class Reporter:
         """Return the call that removes the report from the pod's own status; None when there is no report."""
         return self._say(queued, "", SUCCESS)
 
-    def bound(self, pod: Pod) -> StatusPatch | None:
+    def clearing_call(self, pod: Pod) -> StatusPatch | None:
         """Return the call that removes a report from a pod that has a node: a bind overwrites PodScheduled alone."""
         rules = self.rules
         if rules.model == Model.OFF or not rules.has_own_condition:
@@ -164,14 +164,18 @@ class Reporter:
         return "" if self.rules.on_other_plugin_rejects == "clear" else None
 
     def _say(self, queued: QueuedPod, text: str, status: Status) -> Report | None:
-        pod, rules, said = queued.info.pod, self.rules, queued.reported
-        if text and not said:
-            said = self._shown(pod.status.conditions, rules.condition, text)
+        pod, rules, reported_text = queued.info.pod, self.rules, queued.reported
+        if text and not reported_text:
+            reported_text = self._shown_message(pod.status.conditions, rules.condition, text)
         queued.reported = text
-        if text == said:
+        if text == reported_text:
             return None
         event = (rules.reason, text) if text else None
-        change = SetCondition(rules.reason, text, rules.condition) if text else self._clearing(rules.condition, said)
+        change = (
+            SetCondition(rules.reason, text, rules.condition)
+            if text
+            else self._clearing(rules.condition, reported_text)
+        )
         call = status_patch(pod, change, event=event, traceparent=queued.traceparent, is_report=True)
         return Report(call, self._delay(queued.info, text, status))
 
@@ -188,7 +192,7 @@ class Reporter:
         asked_s = self.asked_delay_s(info, status)
         return rules.delay_s if asked_s is None else asked_s
 
-    def _shown(self, conditions: tuple[Condition, ...], type_: str, text: str) -> str:
+    def _shown_message(self, conditions: tuple[Condition, ...], type_: str, text: str) -> str:
         """Return what the status says already: after a restart the same words need not be sent again."""
         shown = find_condition(conditions, type_)
         if shown is None or shown.status != "False":

@@ -136,7 +136,7 @@ class SchedulingQueue:
         return [
             f"{plugin}: {r.event.resource}/{r.event.action.words}"
             for plugin in sorted(queued.rejectors)
-            for r in self._hints.registered(queued, plugin)
+            for r in self._hints.registrations_of(queued, plugin)
         ]
 
     # -- pods come and go --------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class SchedulingQueue:
         if queued is not None:
             self._keys.pop(queued.uid, None)
             self._leave(queued)
-            self._moved(queued, Pool.NONE, POD_DELETED)
+            self._report_move(queued, Pool.NONE, POD_DELETED)
             self.done(queued.uid)
             self.nominator.remove(queued.uid)
             if len(self._active) > 2 * self.pools[Pool.ACTIVE] + STALE_MAX:
@@ -235,12 +235,12 @@ class SchedulingQueue:
         """End the pod's flight; events that no pod in flight needs any more are dropped."""
         self._in_flight.end(uid)
 
-    def bound(self, queued: QueuedPod) -> None:
+    def on_bound(self, queued: QueuedPod) -> None:
         """Forget a pod whose binding is under way; it is in flight no longer."""
         self.done(queued.uid)
         if self._pods.get(queued.key) is queued:
             self._leave(queued)
-            self._moved(queued, Pool.NONE, POD_BOUND)
+            self._report_move(queued, Pool.NONE, POD_BOUND)
             del self._pods[queued.key], self._keys[queued.uid]
 
     def add_unschedulable(
@@ -267,7 +267,7 @@ class SchedulingQueue:
         self, event: ClusterEvent, old: Any, new: Any, now: float, *, only: Callable[[QueuedPod], bool] | None = None
     ) -> int:
         """Wake the rejected pods that the event may help (and `only` admits); return how many."""
-        interested = self._hints.interested(event)
+        interested = self._hints.interested_plugins(event)
         if not interested and not event.is_wildcard:
             return 0
         watch = self._hints.watch if self._hints.watch is not None and self._events_turns.is_next() else None
@@ -430,9 +430,9 @@ class SchedulingQueue:
         queued.ticket = self._tickets
         queued.pool = pool
         self.pools[pool] += 1
-        self._moved(queued, pool, by)
+        self._report_move(queued, pool, by)
 
-    def _moved(self, queued: QueuedPod, pool: Pool, by: str) -> None:
+    def _report_move(self, queued: QueuedPod, pool: Pool, by: str) -> None:
         if self.on_move is not None:
             rejectors = [queued.gating_plugin] if pool is Pool.GATED else sorted(queued.rejectors)
             self.on_move(queued, pool, "+".join(rejectors) or by if pool in PARKED else by, self._hint)
@@ -452,8 +452,8 @@ class SchedulingQueue:
         while heap:
             ticket, queued = heap[0][-2:]
             if queued.ticket == ticket:
-                found: QueuedPod = queued
-                return found
+                first: QueuedPod = queued
+                return first
             heapq.heappop(heap)
         return None
 

@@ -70,17 +70,17 @@ class Accounting:
         sizes = self._sizes(pod) if self.is_aggregated else (requests_of(pod),)
         held = (as_specified(as_held(pod)),) if self.tracks_unactuated else ()
         key = (*sizes, *held)
-        found = self._made.get(key)
-        if found is None:
-            found = reduce(most, sizes)
+        requests = self._made.get(key)
+        if requests is None:
+            requests = reduce(most, sizes)
             if held:
                 has = held[0].amounts
-                unactuated = {name: need - has.get(name, 0) for name, need in found.amounts.items()}
-                found = dataclasses.replace(
-                    found, unactuated={name: more for name, more in unactuated.items() if more > 0}
+                unactuated = {name: need - has.get(name, 0) for name, need in requests.amounts.items()}
+                requests = dataclasses.replace(
+                    requests, unactuated={name: more for name, more in unactuated.items() if more > 0}
                 )
-            self._made.put(key, found)
-        return found
+            self._made.put(key, requests)
+        return requests
 
     @staticmethod
     def _sizes(pod: Pod) -> tuple[PodRequests, ...]:

@@ -16,8 +16,8 @@ from scheduler.preemption import eligibility
 from scheduler.preemption.candidates import NO_VICTIMS, Budgets, NodeWhatIf, Victims, WhatIf, select_victims
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import Unit, Units
-from scheduler.resize.deferral import allocated, opts_out, waits
-from scheduler.resize.fit import Count, NodeCapacity, counted
+from scheduler.resize.deferral import allocated_amounts, opts_out, waits
+from scheduler.resize.fit import Count, NodeCapacity, counted_amounts
 from scheduler.resize.out_of_tree import OutOfTreePlugins, ResizeAttempt
 from scheduler.resize.outcome import FIT, NAME, PREEMPTION, ResizeOutcome, Waits
 from scheduler.resize.rules import ResizeRules
@@ -85,13 +85,13 @@ class ResizeCycle:
             return None
         node = self.handle.cache.nodes.get(state.node_name)
         if node is None or node.node is None:
-            return _refused(pod, state.node_name, _hopeless(NO_NODE))
+            return _refused_outcome(pod, state.node_name, _hopeless(NO_NODE))
         if self.rules.reads_field and opts_out(node.node):
-            return _refused(pod, node.name, _hopeless(OPTED_OUT), Waits.POLICY)
+            return _refused_outcome(pod, node.name, _hopeless(OPTED_OUT), Waits.POLICY)
         try:
             need = pod_requests(pod.pod)
         except ValueError:
-            return _refused(pod, node.name, _hopeless(MALFORMED, FIT))
+            return _refused_outcome(pod, node.name, _hopeless(MALFORMED, FIT))
         rivals = self.handle.nominator.rivals(node.name, pod)
         plugins, columns = self.out_of_tree[pod.spec.scheduler_name], self.handle.cache.columns
         return self._look(ResizeAttempt(plugins, pod, node, need, rivals, columns, now))
@@ -108,11 +108,11 @@ class ResizeCycle:
         if no.is_success and self.rules.looks_first:
             return self._fitting(attempt)
         if no.code not in (Code.SUCCESS, Code.UNSCHEDULABLE):
-            return _refused(attempt.pod, attempt.node.name, no)
+            return _refused_outcome(attempt.pod, attempt.node.name, no)
         short = tuple(capacity.shortage().items())
         return replace(self._post_filter(attempt, no), missing=short, has_tried=True)
 
-    def _capacity(self, attempt: ResizeAttempt, count: Count = counted) -> NodeCapacity:
+    def _capacity(self, attempt: ResizeAttempt, count: Count = counted_amounts) -> NodeCapacity:
         return NodeCapacity(
             attempt.node,
             attempt.pod,
@@ -128,14 +128,14 @@ class ResizeCycle:
         if on_fit != "park_filter":
             no = attempt.reserve(is_bound=on_fit == "complete_bind")
             if not no.is_success:
-                return _refused(pod, node, no)
+                return _refused_outcome(pod, node, no)
         if on_fit == "complete_bind":
             return ResizeOutcome(pod, node, Waits.NOTHING)
         return ResizeOutcome(pod, node, Waits.KUBELET, NAME if on_fit == "park_permit" else FIT)
 
     def _post_filter(self, attempt: ResizeAttempt, no: Status) -> ResizeOutcome:
         """Ask the profile's PostFilter plugins in their order, until one succeeds or is final."""
-        outcome, others = _refused(attempt.pod, attempt.node.name, no), tuple[str, ...]()
+        outcome, others = _refused_outcome(attempt.pod, attempt.node.name, no), tuple[str, ...]()
         for name in attempt.post_filters:
             if name == PREEMPTION:
                 outcome = self._preempt(attempt, no)
@@ -146,8 +146,8 @@ class ResizeCycle:
                 continue
             if result.status.is_success:
                 evictions = tuple(each for each in result.actions if isinstance(each, Eviction))
-                found = ResizeOutcome(attempt.pod, attempt.node.name, Waits.CAPACITY, no.plugin, no.reasons)
-                return replace(found, evictions=evictions)
+                capacity_outcome = ResizeOutcome(attempt.pod, attempt.node.name, Waits.CAPACITY, no.plugin, no.reasons)
+                return replace(capacity_outcome, evictions=evictions)
             others += result.status.reasons
             if result.status.code is not Code.UNSCHEDULABLE:
                 break
@@ -156,7 +156,7 @@ class ResizeCycle:
     def _preempt(self, attempt: ResizeAttempt, no: Status) -> ResizeOutcome:
         self.attempts += 1
         pod, node = attempt.pod, attempt.node
-        refused = _refused(pod, node.name, no)
+        refused = _refused_outcome(pod, node.name, no)
         priority = self.priority_of(pod)
         why_not = self._refusal(pod, node, priority)
         if why_not:
@@ -166,20 +166,20 @@ class ResizeCycle:
         if not potential:
             return replace(refused, after=_nowhere(NO_VICTIMS))
         budgets = Budgets(self.handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
-        found = select_victims(potential, self._what_if(attempt), budgets, node=node.name)
-        if not isinstance(found, Victims):
-            if found.code is Code.ERROR:  # every pod may stay: the kubelet has the capacity, or will have it
+        victims = select_victims(potential, self._what_if(attempt), budgets, node=node.name)
+        if not isinstance(victims, Victims):
+            if victims.code is Code.ERROR:  # every pod may stay: the kubelet has the capacity, or will have it
                 return self._fitting(attempt)
-            return replace(refused, after=_nowhere(*found.reasons))
+            return replace(refused, after=_nowhere(*victims.reasons))
         preemptor = Preemptor(pod.uid, priority, (pod,))
-        eviction = Eviction(preemptor, node.name, found.pods, (node.name,), PREEMPTION, self._switches.is_async)
+        eviction = Eviction(preemptor, node.name, victims.pods, (node.name,), PREEMPTION, self._switches.is_async)
         self._evicted_for.add(pod.uid)
-        self.violations += found.violations
+        self.violations += victims.violations
         return replace(refused, evictions=(eviction,))
 
     def _what_if(self, attempt: ResizeAttempt) -> WhatIf:
         """Return the node to be changed in thought: its capacity, and the filters of out-of-tree plugins."""
-        capacity = self._capacity(attempt, allocated if self.rules.counts_allocated else counted)
+        capacity = self._capacity(attempt, allocated_amounts if self.rules.counts_allocated else counted_amounts)
         if not attempt.has_filters:
             return capacity
         node, pod = attempt.node, attempt.pod
@@ -236,7 +236,7 @@ def _hopeless(reason: str, plugin: str = NAME) -> Status:
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,), plugin)
 
 
-def _refused(pod: PodInfo, node: str, no: Status, waits_for: Waits | None = None) -> ResizeOutcome:
+def _refused_outcome(pod: PodInfo, node: str, no: Status, waits_for: Waits | None = None) -> ResizeOutcome:
     """Return that the pod cannot grow now; who refused it says what it waits for."""
     waits_for = waits_for or (Waits.CAPACITY if no.plugin in (FIT, NAME) else Waits.PLUGIN)
     return ResizeOutcome(

@@ -27,7 +27,7 @@ def waits(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and is_deferred(pod) and pod.is_active
 
 
-def allocated(pod: PodInfo) -> Amounts:
+def allocated_amounts(pod: PodInfo) -> Amounts:
     """Return the amounts that the kubelet has allocated to the pod."""
     return pod_requests(as_allocated(pod.pod))
 

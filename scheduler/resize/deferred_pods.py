@@ -21,7 +21,7 @@ from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.scheduling_queue import Pool, QueuedPod, SchedulingQueue
 from scheduler.resize.accounting import Accounting
 from scheduler.resize.cycle import ResizeCycle
-from scheduler.resize.deferral import CONDITION, allocated, is_deferred, is_disabled_by_kubelet, opts_out, waits
+from scheduler.resize.deferral import CONDITION, allocated_amounts, is_deferred, is_disabled_by_kubelet, opts_out, waits
 from scheduler.resize.out_of_tree import OutOfTreePlugins
 from scheduler.resize.outcome import NAME, PREEMPTION, ResizeOutcome, Waits
 from scheduler.resize.rules import ResizeRules
@@ -96,14 +96,14 @@ class DeferredPods:
 
     def pending(self) -> dict[str, int]:
         """Return the number of deferred pods by queue; `waiting`: those that left it because they fit."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for pods in self.by_node.values():
-            for each in pods.values():
-                queued = self.queue.get(each.key)
+            for pod in pods.values():
+                queued = self.queue.get(pod.key)
                 pool = queued.pool if queued is not None else Pool.NONE
                 name = "backoff" if pool is Pool.ERROR_BACKOFF else str(pool) or "waiting"
-                found[name] = found.get(name, 0) + 1
-        return found
+                counts[name] = counts.get(name, 0) + 1
+        return counts
 
     def size(self, before: PodInfo, after: PodInfo) -> None:
         """Count a pod with a superseded resize at the larger request until it is resolved, if that is configured."""
@@ -222,7 +222,7 @@ class DeferredPods:
             self._accept(uid)
         known = self.by_node.get(outcome.node, {}).get(uid) if outcome is not None else None
         if outcome is None or known is None or outcome.waits_for is Waits.NOTHING:
-            self.queue.bound(queued)
+            self.queue.on_bound(queued)
             if known is not None:
                 known.waits_for = Waits.NOTHING
             return
@@ -270,7 +270,7 @@ class DeferredPods:
             if any(new.get(name, 0) > old.get(name, 0) for name in new):
                 self._grew(node, after, now)
                 return
-        if self.rules.counts_allocated and before is not None and allocated(before) != allocated(after):
+        if self.rules.counts_allocated and before is not None and allocated_amounts(before) != allocated_amounts(after):
             # It counts as before, but who was found to fit beside what it had may not fit beside what it was given,
             # whether it was parked or left the queue.
             self._wake_all(node, POD_GREW, now, (Waits.KUBELET,), own)
@@ -329,17 +329,17 @@ class DeferredPods:
         if self.rules.retry_period_s:
             return
         if self.rules.wakes_on_any_event:
-            found = [(uid, each) for pods in self.by_node.values() for uid, each in pods.items()]
+            deferred_pods = [(uid, each) for pods in self.by_node.values() for uid, each in pods.items()]
             who = (*who, Waits.CAPACITY, Waits.PLUGIN, Waits.KUBELET)
         else:
-            found = list(self.by_node.get(node, {}).items())
-        for uid, known in found:
+            deferred_pods = list(self.by_node.get(node, {}).items())
+        for uid, known in deferred_pods:
             # A pod that is being tried just now has not seen this either.
             if uid != but and (known.waits_for in who or self.queue.is_in_flight(uid)):
                 self.queue.wake(known.key, event, now)
 
 
-def gated(
+def make_gate(
     preempting: RunningPreemptions, out_of_tree: Mapping[str, OutOfTreePlugins], others: PreEnqueue
 ) -> PreEnqueue:
     """Return the PreEnqueue check of pods: `others` for new pods.

@@ -15,7 +15,7 @@ from services.api.podresources import Amounts
 Count = Callable[[PodInfo], Amounts]
 
 
-def counted(pod: PodInfo) -> Amounts:
+def counted_amounts(pod: PodInfo) -> Amounts:
     """Return the pod's counted amounts: the maximum of what it requests, was allocated and has."""
     return pod.requests.amounts
 
@@ -36,14 +36,14 @@ class NodeCapacity:
         need: Amounts,
         *,
         rivals: Sequence[PodInfo] = (),
-        count: Count = counted,
+        count: Count = counted_amounts,
         adjusts_pod_count: bool = False,
         without_self: bool = False,
     ) -> None:
         self._allocatable = node.allocatable
         self._need = [(name, need[name]) for name in sorted(need, key=native_first) if need[name] > 0]
         mine = node.pods.get(pod.uid) if not without_self else None
-        self._has = counted(mine) if mine is not None else {}
+        self._has = counted_amounts(mine) if mine is not None else {}
         self._count = count
         self._pods = {uid for uid in node.pods if not (without_self and uid == pod.uid)}
         self._gone: set[str] = set()
@@ -54,7 +54,7 @@ class NodeCapacity:
                 self._charge(count(other), 1)
         self._charge(self._has, 1)
         for rival in rivals:
-            self._charge(counted(rival), 1)
+            self._charge(counted_amounts(rival), 1)
 
     def remove(self, unit: Unit) -> None:
         """Remove the unit; its pods on other nodes make no difference here."""
@@ -93,13 +93,13 @@ class NodeCapacity:
 
     def shortage(self) -> Amounts:
         """Return the missing amounts of requested resources, without resources of which there is enough."""
-        found: Amounts = {}
+        shortage: Amounts = {}
         for name, need in self._need:
             more = max(need - self._has.get(name, 0), 0)
             missing = more + self._used.get(name, 0) - self._allocatable.get(name, 0)
             if missing > 0:
-                found[name] = missing
-        return found
+                shortage[name] = missing
+        return shortage
 
     def _charge(self, amounts: Amounts, sign: int) -> None:
         used = self._used

@@ -113,8 +113,8 @@ class ResizeAttempt:
         diagnosis = Diagnosis(columns.count, rejectors={rejection.plugin}, unresolvable=elsewhere.astype(np.bool_))
         for reason in rejection.reasons:
             diagnosis.count(rejection.plugin, reason, 1)
-        found: PostFilterResult = plugin.post_filter(self.state, self.pod, columns, diagnosis)
-        return found
+        answer: PostFilterResult = plugin.post_filter(self.state, self.pod, columns, diagnosis)
+        return answer
 
     def reserve(self, *, is_bound: bool) -> Status:
         """Run Reserve and, for a pod that then counts as bound, Permit and, unless a plugin rejects, PostBind.

@@ -68,7 +68,7 @@ class ResizeLoop:
         resizes, info = self.resizes, queued.info
         attempt = self.attempts.begin(queued, now, "decide deferred resize")
         outcome = resizes.cycle.decide(info, now)
-        self.attempts.decided(attempt)
+        self.attempts.on_decided(attempt)
         self._count(attempt, outcome)
         error = ""
         if outcome is not None:
@@ -147,9 +147,9 @@ class ResizeLoop:
     def begin(self) -> None:
         """Remove the conditions that an earlier scheduler wrote on pods that have stopped waiting meanwhile."""
         for pod in self.resizes.left_over():
-            self.ended(pod, "")
+            self.on_ended(pod, "")
 
-    def ended(self, pod: PodInfo, traceparent: str) -> None:
+    def on_ended(self, pod: PodInfo, traceparent: str) -> None:
         """Remove the conditions about the wait of a pod that waits no more."""
         rules = self.resizes.rules
         writes_condition = rules.conditions == "resize_unschedulable_g1"
@@ -188,7 +188,7 @@ def _reservation(outcome: ResizeOutcome, error: str) -> ConditionChange | None:
 
 def apart(samples: Samples, pending: Mapping[str, int]) -> Samples:
     """Return the beta's samples: gauges without deferred pods, and every operation labelled (kep-5836 12)."""
-    found: list[Series] = []
+    kept_series: list[Series] = []
     for series in samples.series.values():
         name, value, labels = series.name, series.value, dict(series.pairs)
         if name == "scheduler_unschedulable_pods" and labels.get("plugin") == NAME:
@@ -199,14 +199,14 @@ def apart(samples: Samples, pending: Mapping[str, int]) -> Samples:
             assert not isinstance(value, Histogram), "a gauge is a number"
             value -= waiting
         if is_pods:
-            found.append(labelled(series, RESIZE)._replace(value=waiting))
+            kept_series.append(with_operation(series, RESIZE)._replace(value=waiting))
         if name in WITH_OPERATION and OPERATION not in labels:
-            series = labelled(series, INITIAL)
-        found.append(series._replace(value=value))
-    return Samples(found)
+            series = with_operation(series, INITIAL)
+        kept_series.append(series._replace(value=value))
+    return Samples(kept_series)
 
 
-def labelled(series: Series, operation: str) -> Series:
+def with_operation(series: Series, operation: str) -> Series:
     """Return the series with its operation among the labels."""
     return series._replace(labels=((), ((OPERATION, operation), *series.pairs), ()))
 

@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.status import SUCCESS, Status, failed
+from scheduler.framework.status import SUCCESS, Status, error_status
 from scheduler.framework.world import World
 from scheduler.volumes.claims import AssumedVolumes
 from scheduler.volumes.finder import VolumeMatch
@@ -48,16 +48,16 @@ class Reserved:
         return tuple(claim.metadata.key for claim in claims)
 
 
-def reserve(found: VolumeMatch, node_name: str, assumed: AssumedVolumes) -> Reserved:
+def reserve(volume_match: VolumeMatch, node_name: str, assumed: AssumedVolumes) -> Reserved:
     """Reserve the node's offer, so that the next pod does not get the same."""
     bindings = []
-    for volume, claim in found.bindings:
+    for volume, claim in volume_match.bindings:
         bound = _bound_to(volume, claim)
         if bound is not volume:
             assumed.volumes.assume(bound)
         bindings.append((volume, bound, claim))
     to_provision = []
-    for claim in found.to_provision:
+    for claim in volume_match.to_provision:
         meta = msgspec.structs.replace(
             claim.metadata, annotations={**claim.metadata.annotations, SELECTED_NODE: node_name}
         )
@@ -191,11 +191,11 @@ class VolumeBinder:
             try:
                 begun = await self._write(node_name, reserved, client)
             except (ApiError, UnknownOutcome) as error:
-                return failed(str(error))
+                return error_status(str(error))
             async with asyncio.timeout(self._timeout_s):
                 return await self._wait(pod, node_name, reserved, begun, event)
         except TimeoutError:
-            return failed("binding volumes: context deadline exceeded")
+            return error_status("binding volumes: context deadline exceeded")
         finally:
             self._leave(pod.uid, reserved.claims)
 
@@ -239,13 +239,13 @@ class VolumeBinder:
         while True:
             event.clear()
             if reserved.is_cancelled:
-                return failed(f'binding volumes: pod does not exist any more: pod "{pod.key.name}" not found')
+                return error_status(f'binding volumes: pod does not exist any more: pod "{pod.key.name}" not found')
             info = self._cache.nodes.get(node_name)
             if info is None or info.node is None:
-                return failed(f'binding volumes: failed to get node "{node_name}": node "{node_name}" not found')
+                return error_status(f'binding volumes: failed to get node "{node_name}": node "{node_name}" not found')
             is_done, problem = progress(self._world, info.node, begun)
             if is_done:
                 return SUCCESS
             if problem:
-                return failed(f"binding volumes: {problem}")
+                return error_status(f"binding volumes: {problem}")
             await event.wait()

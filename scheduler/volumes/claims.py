@@ -159,7 +159,7 @@ class ClaimReader:
 
     def of_pod(self, pod: PodInfo) -> PodClaims | Status:
         """Return the pod's claims, or an unresolvable rejection if they cannot be used now."""
-        found = PodClaims()
+        pod_claims = PodClaims()
         immediate = False
         for volume in pod.spec.volumes:
             name = volume.claim_name(pod.key.name)
@@ -172,19 +172,19 @@ class ClaimReader:
             if problem:
                 return unresolvable(problem)
             if claim.is_fully_bound:
-                found.bound.append((claim, self.volume(claim.spec.volume_name)))
+                pod_claims.bound.append((claim, self.volume(claim.spec.volume_name)))
                 continue
             storage_class = self.storage_class(claim.storage_class) if claim.storage_class else None
             # Without its class a claim waits for nothing, as upstream reads it; the class's coming wakes the pod.
             if storage_class is None or not storage_class.is_waiting or claim.spec.volume_name:
                 immediate = True
-            elif all(each.metadata.uid != claim.metadata.uid for each in found.waiting):
-                found.waiting.append(claim)
-                found.to_provision[claim.metadata.uid] = self._making(claim, storage_class)
+            elif all(each.metadata.uid != claim.metadata.uid for each in pod_claims.waiting):
+                pod_claims.waiting.append(claim)
+                pod_claims.to_provision[claim.metadata.uid] = self._making(claim, storage_class)
         if immediate:
             return unresolvable(UNBOUND_IMMEDIATE)
-        self._offer(found)
-        return found
+        self._offer(pod_claims)
+        return pod_claims
 
     def _offer(self, found: PodClaims) -> None:
         """Find the volumes that the waiting claims could have."""

@@ -59,7 +59,7 @@ def find(claims: PodClaims, node: Node) -> VolumeMatch:
     if any(claim.selected_node != node.metadata.name for claim in to_make):
         # A volume is being made elsewhere, or was to be: the provisioner takes that back when it fails.
         reasons.append(BIND_CONFLICT)
-        return VolumeMatch(reasons=_sorted(reasons))
+        return VolumeMatch(reasons=_sort_reasons(reasons))
     to_match = [claim for claim in claims.waiting if not claim.selected_node]
     chosen = match(to_match, claims.offers, lambda volume: reach.reaches(volume, node))
     for claim in to_match:
@@ -69,10 +69,10 @@ def find(claims: PodClaims, node: Node) -> VolumeMatch:
         else:
             to_make.append(claim)
     problems = (_unmakeable(claims.to_provision[claim.metadata.uid], node) for claim in to_make)
-    return VolumeMatch(tuple(bindings), tuple(to_make), _sorted([*reasons, next(filter(None, problems), "")]))
+    return VolumeMatch(tuple(bindings), tuple(to_make), _sort_reasons([*reasons, next(filter(None, problems), "")]))
 
 
-def _sorted(reasons: list[str]) -> tuple[str, ...]:
+def _sort_reasons(reasons: list[str]) -> tuple[str, ...]:
     return tuple(reason for reason in REASONS if reason in reasons)
 
 
@@ -110,46 +110,46 @@ def find_everywhere(claims: PodClaims, columns: Columns) -> Everywhere:
     return found
 
 
-def _check_bound(claims: PodClaims, columns: Columns, found: Everywhere) -> None:
+def _check_bound(claims: PodClaims, columns: Columns, everywhere: Everywhere) -> None:
     alive = columns.full(True)
     for _, volume in claims.bound:
         if volume is None:
-            found.refuse(VOLUME_MISSING, alive)
+            everywhere.refuse(VOLUME_MISSING, alive)
             return
         reached = reach.volume_mask(volume, columns)
         if reached is not None:
-            found.refuse(NODE_CONFLICT, alive & ~reached)
+            everywhere.refuse(NODE_CONFLICT, alive & ~reached)
             alive = alive & reached
 
 
-def _check_waiting(claims: PodClaims, columns: Columns, found: Everywhere) -> None:
+def _check_waiting(claims: PodClaims, columns: Columns, everywhere: Everywhere) -> None:
     alive = columns.full(True)
     selected = [claim for claim in claims.waiting if claim.selected_node]
     for claim in selected:
         alive &= columns.mask_of((claim.selected_node,))
     if selected:
-        found.refuse(BIND_CONFLICT, ~alive)
+        everywhere.refuse(BIND_CONFLICT, ~alive)
     to_match = [claim for claim in claims.waiting if not claim.selected_node]
-    matched = _matched(to_match, claims, columns)
+    matched = _match_volumes(to_match, claims, columns)
     for claim in (*selected, *to_match):
         has_volume = matched.get(claim.metadata.uid)
         needs = alive if has_volume is None else alive & ~has_volume
         provisioning = claims.to_provision[claim.metadata.uid]
         if not provisioning.storage_class.can_provision:
-            found.refuse(BIND_CONFLICT, needs)
+            everywhere.refuse(BIND_CONFLICT, needs)
             alive = alive & ~needs
             continue
         allowed = reach.class_mask(provisioning.storage_class, columns)
         if allowed is not None:
-            found.refuse(BIND_CONFLICT, needs & ~allowed)
+            everywhere.refuse(BIND_CONFLICT, needs & ~allowed)
             alive, needs = alive & ~(needs & ~allowed), needs & allowed
         if provisioning.capacities is not None:
             full = needs & ~reach.capacity_mask(provisioning.capacities, columns)
-            found.refuse(NOT_ENOUGH_SPACE, full)
+            everywhere.refuse(NOT_ENOUGH_SPACE, full)
             alive = alive & ~full
 
 
-def _matched(to_match: list[PersistentVolumeClaim], claims: PodClaims, columns: Columns) -> dict[str, Mask]:
+def _match_volumes(to_match: list[PersistentVolumeClaim], claims: PodClaims, columns: Columns) -> dict[str, Mask]:
     """Return, by uid of each claim with offers, the rows where it gets a volume."""
     offered: dict[str, PersistentVolume] = {}
     for claim in to_match:
@@ -189,8 +189,8 @@ def score_of(claims: PodClaims, node: Node, shape: tuple[ShapePoint, ...]) -> in
     Without classes 0. Existing volumes count if there are any; otherwise the capacity for volumes to be
     provisioned.
     """
-    found = find(claims, node)
-    uses = _of_existing(found) if found.bindings else _of_free(found, claims, node)
+    volume_match = find(claims, node)
+    uses = _of_existing(volume_match) if volume_match.bindings else _of_free(volume_match, claims, node)
     if not uses:
         return 0
     total = 0
@@ -208,9 +208,9 @@ def _of_existing(found: VolumeMatch) -> dict[str, tuple[int, int]]:
     return uses
 
 
-def _of_free(found: VolumeMatch, claims: PodClaims, node: Node) -> dict[str, tuple[int, int]]:
+def _of_free(volume_match: VolumeMatch, claims: PodClaims, node: Node) -> dict[str, tuple[int, int]]:
     uses: dict[str, tuple[int, int]] = {}
-    for claim in found.to_provision:
+    for claim in volume_match.to_provision:
         free = _free(claims.to_provision[claim.metadata.uid], node)
         if free is not None:
             requested, _ = uses.get(claim.storage_class, (0, 0))

@@ -49,8 +49,8 @@ def class_mask(storage_class: StorageClass, columns: Columns) -> Mask | None:
     mask = columns.full(False)
     for term in storage_class.allowed_topologies:
         allowed = columns.full(True)
-        for each in term.match_label_expressions:
-            allowed &= columns.label_mask(each.key, each.values.__contains__)
+        for requirement in term.match_label_expressions:
+            allowed &= columns.label_mask(requirement.key, requirement.values.__contains__)
         mask |= allowed
     return mask
 
@@ -64,8 +64,8 @@ def capacity_mask(capacities: Iterable[CSIStorageCapacity], columns: Columns) ->
     """Return the rows that are in the topology of one of the capacities."""
     mask = columns.full(False)
     values_by_key: dict[str, list[str]] = {}
-    for each in capacities:
-        topology = each.node_topology
+    for capacity in capacities:
+        topology = capacity.node_topology
         if topology is None:
             continue
         labels = topology.match_labels

@@ -57,8 +57,8 @@ class Schedule:
         year_max = day.year + YEARS_MAX
         while day.year <= year_max:
             if self._is_on(day):
-                found = (at_s for at_s in self._on(day) if at_s >= earliest_s)
-                if (at_s := next(found, None)) is not None:
+                times = (at_s for at_s in self._on(day) if at_s >= earliest_s)
+                if (at_s := next(times, None)) is not None:
                     return at_s
             day = day_of(day.number + 1)
         return None
@@ -117,12 +117,12 @@ def _every(text: str) -> float:
 
 def _field(text: str, low: int, high: int, names: dict[str, int]) -> tuple[frozenset[int], bool]:
     """Return the values of a field, and whether it says `*`."""
-    found, is_any = set[int](), False
+    numbers, is_any = set[int](), False
     for part in filter(None, text.split(",")):
         values, is_star = _range(part, low, high, names)
-        found.update(values)
+        numbers.update(values)
         is_any = is_any or is_star
-    return frozenset(found), is_any
+    return frozenset(numbers), is_any
 
 
 def _range(text: str, low: int, high: int, names: dict[str, int]) -> tuple[range, bool]:

@@ -94,11 +94,11 @@ def may_change(fields: StageFields, path: str, before: object, after: object) ->
             return not f".{domain}".endswith(f".{RESTRICTED}") and (key in named or ANY in named)
     if path != "metadata.finalizers":
         return False
-    changed = {str(name) for name in _listed(before)} ^ {str(name) for name in _listed(after)}
+    changed = {str(name) for name in _as_list(before)} ^ {str(name) for name in _as_list(after)}
     return ANY in fields.finalizers or changed <= set(fields.finalizers)
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 

@@ -59,7 +59,7 @@ class LocalConnection(Protocol):
     async def connect(self, timeout_s: float) -> None:
         """Wait until a server accepts the connection. Raises: RpcError."""
 
-    async def broken(self) -> None:
+    async def wait_until_broken(self) -> None:
         """Wait until the existing connection is broken."""
 
     async def call(

@@ -129,7 +129,7 @@ def as_in_use(pod: Pod) -> Pod:
     Desired resources do not count if the node calls the resize infeasible. Returns the same pod when nothing
     differs from its spec. Source: upstream `PodRequests` with `UseStatusResources` (v1.36).
     """
-    return _reported(pod, lambda *sizes: _most(*(sizes[1:] if has_infeasible_resize(pod) else sizes)))
+    return _reported_pod(pod, lambda *sizes: _most(*(sizes[1:] if has_infeasible_resize(pod) else sizes)))
 
 
 def has_infeasible_resize(pod: Pod) -> bool:
@@ -143,19 +143,19 @@ def as_held(pod: Pod) -> Pod:
 
     Desired resources are ignored; where none are reported, the spec counts.
     """
-    return _reported(pod, lambda desired, allocated, actual: _most(allocated, actual))
+    return _reported_pod(pod, lambda desired, allocated, actual: _most(allocated, actual))
 
 
 def as_actual(pod: Pod) -> Pod:
     """Return the pod with its actual resources as requests; where the node has not reported them, the spec counts."""
-    return _reported(pod, lambda desired, allocated, actual: actual)
+    return _reported_pod(pod, lambda desired, allocated, actual: actual)
 
 
 def as_allocated(pod: Pod) -> Pod:
     """Return the pod with the allocated resources as requests; where the node has not reported them, the spec
     counts.
     """
-    return _reported(pod, lambda desired, allocated, actual: allocated)
+    return _reported_pod(pod, lambda desired, allocated, actual: allocated)
 
 
 def _is_reported_otherwise(pod: Pod) -> bool:
@@ -183,7 +183,7 @@ def _is_reported_otherwise(pod: Pod) -> bool:
 _Choice = Callable[[dict[str, str], dict[str, str], dict[str, str]], dict[str, str]]
 
 
-def _reported(pod: Pod, choose: _Choice) -> Pod:
+def _reported_pod(pod: Pod, choose: _Choice) -> Pod:
     """Return the pod with the requests that `choose` makes of desired, allocated and actual ones.
 
     The pod itself, when its node reports nothing that differs from its spec.
@@ -191,17 +191,17 @@ def _reported(pod: Pod, choose: _Choice) -> Pod:
     if not _is_reported_otherwise(pod):
         return pod
 
-    def sized(containers: tuple[Container, ...], statuses: tuple[ContainerStatus, ...]) -> tuple[Container, ...]:
+    def resize(containers: tuple[Container, ...], statuses: tuple[ContainerStatus, ...]) -> tuple[Container, ...]:
         by_name = {status.name: status for status in statuses}
-        found = []
+        resized_containers = []
         for container in containers:
             status = by_name.get(container.name)
             if status is not None and status.resources is not None:
                 wanted = container.resources.requests
                 chosen = choose(wanted, status.allocated_resources, status.resources.requests)
                 container = replace(container, resources=ResourceRequirements(chosen))
-            found.append(container)
-        return tuple(found)
+            resized_containers.append(container)
+        return tuple(resized_containers)
 
     spec, status = pod.spec, pod.status
     level = spec.resources
@@ -212,8 +212,8 @@ def _reported(pod: Pod, choose: _Choice) -> Pod:
         pod,
         spec=replace(
             spec,
-            containers=sized(spec.containers, status.container_statuses),
-            init_containers=sized(spec.init_containers, status.init_container_statuses),
+            containers=resize(spec.containers, status.container_statuses),
+            init_containers=resize(spec.init_containers, status.init_container_statuses),
             resources=level,
         ),
     )

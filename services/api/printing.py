@@ -33,10 +33,10 @@ def value_at(path: str, document: Document) -> Any:
 
 def labels_text(labels: dict[str, str]) -> str:
     """Return `a=b,c=d`, or `<none>`."""
-    return joined([f"{k}={v}" for k, v in sorted(labels.items())])
+    return join_values([f"{k}={v}" for k, v in sorted(labels.items())])
 
 
-def joined(values: Sequence[Any]) -> str:
+def join_values(values: Sequence[Any]) -> str:
     """Return `a,b`, or `<none>`."""
     return ",".join(map(str, values)) or NONE
 
@@ -61,7 +61,7 @@ def selector_text(selector: Document) -> str:
         parts.append(
             {"Exists": term["key"], "DoesNotExist": "!" + term["key"]}.get(op, f"{term['key']} {op.lower()} ({values})")
         )
-    return joined(parts)
+    return join_values(parts)
 
 
 def pod_template_columns(at: str) -> tuple[Column, ...]:

@@ -116,11 +116,13 @@ def charged_pod_usage(claim: ResourceClaim, pod: Pod | None, claims: Iterable[Re
         if status.resource_claim_name != claim.metadata.name:
             return {}
     else:
-        made = [
-            each for each in claims if pod_of(each) and (found := each.metadata.controller) and found.uid == owner.uid
+        pod_claims = [
+            each
+            for each in claims
+            if pod_of(each) and (controller := each.metadata.controller) and controller.uid == owner.uid
         ]
         own = (claim.metadata.creation_timestamp, claim.metadata.name)
-        if any((each.metadata.creation_timestamp, each.metadata.name) < own for each in made):
+        if any((each.metadata.creation_timestamp, each.metadata.name) < own for each in pod_claims):
             return {}
     return usage_of(PODS, pod, wall_s)
 
@@ -195,9 +197,9 @@ def _of_device_claim(claim: ResourceClaim) -> Amounts:
     for request in claim.spec.devices.requests:
         choices = request.first_available or ((request.exactly,) if request.exactly is not None else ())
         most: Amounts = {}
-        for each in choices:
-            name = each.device_class_name + DEVICES_OF_CLASS
-            most[name] = max(most.get(name, 0), _devices(each))
+        for choice in choices:
+            name = choice.device_class_name + DEVICES_OF_CLASS
+            most[name] = max(most.get(name, 0), _devices(choice))
         for name, count in most.items():
             used[name] = used.get(name, 0) + count
     return used
@@ -254,8 +256,8 @@ def _looks_elsewhere(affinity: PodAffinity | None) -> bool:
 def unsaid(pod: Pod, names: Iterable[str]) -> str:
     """Return the quota names that containers do not set: `limits.cpu for: a,b; memory for: b`; empty if all are set."""
     level = pod.spec.resources
-    said = set() if level is None else set(_compute(amounts(level.requests), amounts(level.limits)))
-    wanted = set(names) - said
+    pod_names = set() if level is None else set(_compute(amounts(level.requests), amounts(level.limits)))
+    wanted = set(names) - pod_names
     by_container = {
         c.name: _compute(amounts(c.resources.requests), amounts(c.resources.limits))
         for c in (*pod.spec.containers, *pod.spec.init_containers)

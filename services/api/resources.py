@@ -18,16 +18,16 @@ def resources() -> dict[str, Resource]:
     """Return every served resource by wire name, sorted by name."""
     # By name, not by import statement: the register finds its entries, which import the register.
     folder = importlib.import_module("services.api.kinds")
-    found: dict[str, Resource] = {}
+    by_name: dict[str, Resource] = {}
     for module in sorted(info.name for info in pkgutil.iter_modules(folder.__path__)):
         resource: Resource = importlib.import_module(f"{folder.__name__}.{module}").RESOURCE
-        if resource.name in found:
+        if resource.name in by_name:
             raise ValueError(f"two files in kinds/ offer {resource.name}")
-        found[resource.name] = resource
-    return dict(sorted(found.items()))
+        by_name[resource.name] = resource
+    return dict(sorted(by_name.items()))
 
 
-def hidden(switches: Switches) -> frozenset[str]:
+def hidden_resources(switches: Switches) -> frozenset[str]:
     """Return the wire names of the kinds whose feature gate is off."""
     return frozenset(each.name for each in resources().values() if each.gate and not switches.flag(each.gate))
 

@@ -649,13 +649,13 @@ class Switches(Mapping[str, Value]):
         return tuple(f"{name}={_text(self._values[name])}" for name in self._set)
 
     @property
-    def chosen(self) -> dict[str, Value]:
+    def chosen_values(self) -> dict[str, Value]:
         """The values of the assigned switches."""
         return {name: self._values[name] for name in self._set}
 
     def replace(self, other: Mapping[str, Value]) -> Switches:
         """Return these switches with some values replaced."""
-        return Switches({**self.chosen, **other})
+        return Switches({**self.chosen_values, **other})
 
 
 def _text(value: Value) -> str:

@@ -33,7 +33,9 @@ def is_decimal(text: str) -> bool:
     return is_short and str(int(text)) == text and -(2**63) <= int(text) < 2**63
 
 
-def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Taint | None:
+def untolerated_taint(
+    taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: tuple[str, ...]
+) -> Taint | None:
     """Return the first taint with one of the effects that no toleration matches, or None."""
     for taint in taints:
         if taint.effect in effects and not any(tolerates(t, taint) for t in tolerations):

@@ -111,8 +111,8 @@ def moments(day: int, hour: int, minute: int, zone: Zone) -> list[float]:
     There is one as a rule, and none or two where the clocks are changed.
     """
     shown = datetime.combine(date.fromordinal(day), time(hour, minute), zone)
-    found = {shown.replace(fold=fold).timestamp() for fold in (0, 1)}
-    return sorted(at for at in found if datetime.fromtimestamp(at, zone).replace(fold=0) == shown)
+    instants = {shown.replace(fold=fold).timestamp() for fold in (0, 1)}
+    return sorted(at for at in instants if datetime.fromtimestamp(at, zone).replace(fold=0) == shown)
 
 
 _PLAIN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?")
@@ -122,10 +122,10 @@ def seconds_in(text: str) -> float:
     """Return the seconds of `5s`, `200ms`, `2m`, `1h` or a bare number, as annotations write them. Raises:
     ValueError.
     """
-    found = _PLAIN.fullmatch(text)
-    if found is None:
+    match = _PLAIN.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
-    return float(found[1]) * _UNITS_S[found[2] or "s"]
+    return float(match[1]) * _UNITS_S[match[2] or "s"]
 
 
 class Duration(float):

@@ -26,10 +26,10 @@ class Owner(NamedTuple):
 
 def node_token(key: bytes, node: str, host: str, expires_s: int) -> str:
     """Return a token for a node that is valid until `expires_s`, and only over connections of that host."""
-    return f"node.{node}.{expires_s}.{_mac(key, _bound(node, host, str(expires_s)))}"
+    return f"node.{node}.{expires_s}.{_mac(key, _node_claim(node, host, str(expires_s)))}"
 
 
-def _bound(node: str, host: str, expires: str) -> str:
+def _node_claim(node: str, host: str, expires: str) -> str:
     # No node's name has an "@", and no user of a host one or a blank.
     return f"{node}@{host} {expires}"
 
@@ -57,7 +57,7 @@ def owner_of(key: bytes, token: str, host: str = "") -> Owner | None:
         return None
     if prefix == "node":
         node, _, expires = name.rpartition(".")
-        is_right = hmac.compare_digest(mac, _mac(key, _bound(node, host, expires)))
+        is_right = hmac.compare_digest(mac, _mac(key, _node_claim(node, host, expires)))
         return Owner(node_identity(node), float(expires)) if is_right and _TIME.fullmatch(expires) else None
     if prefix == "kubelets" and hmac.compare_digest(mac, _mac(key, f"kubelets/{name}")):
         return Owner(KUBELET_CLIENT, float(name)) if _TIME.fullmatch(name) else None

@@ -82,7 +82,7 @@ class UnbindSwitches:
         """
         return self.start_fence or self.unbinder_may
 
-    def counted(self, count: int, times: Sequence[str | None], wall_s: float) -> int:
+    def count_attempts(self, count: int, times: Sequence[str | None], wall_s: float) -> int:
         """Return how many of a pod's unbinds count against `unbind.max_attempts`.
 
         `times`: times of the unbinds, newest first, as far as the history goes. With `unbind.attempt_decay` one is
@@ -93,8 +93,8 @@ class UnbindSwitches:
         counted, last_s = count - len(times), 0.0
         for text in reversed(times):
             at_s = parse_time(text) if text else last_s
-            counted, last_s = _decayed(counted, at_s - last_s) + 1, at_s
-        return _decayed(counted, wall_s - last_s)
+            counted, last_s = _decay(counted, at_s - last_s) + 1, at_s
+        return _decay(counted, wall_s - last_s)
 
 
 def request_id(uid: str, generation: int, node: str) -> str:
@@ -102,7 +102,7 @@ def request_id(uid: str, generation: int, node: str) -> str:
     return hashlib.sha256(b"\0".join((uid.encode(), str(generation).encode(), node.encode()))).hexdigest()[:32]
 
 
-def _decayed(counted: int, seconds: float) -> int:
+def _decay(counted: int, seconds: float) -> int:
     return max(0, counted - max(0, int(seconds / DECAY_S)))
 
 

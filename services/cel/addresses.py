@@ -123,7 +123,7 @@ def _reason6(text: str) -> str:
     return "address string too short" if not compressed else "the :: must expand to at least one field of zeros"
 
 
-def _parsed(text: str) -> _Address:
+def _parse(text: str) -> _Address:
     try:
         return ipaddress.ip_address(text)
     except ValueError:
@@ -137,28 +137,28 @@ def _parsed(text: str) -> _Address:
 def ip(text: str) -> IP:
     """Return the address. Raises: EvaluationError."""
     try:
-        found = _parsed(text)
+        address = _parse(text)
     except EvaluationError as error:
         raise EvaluationError(f'IP Address "{text}" parse error during conversion from string: {error}') from None
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.scope_id is not None:
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
             raise EvaluationError(f'IP address "{text}" with zone value is not allowed')
-        if found.ipv4_mapped is not None:
+        if address.ipv4_mapped is not None:
             raise EvaluationError(f'IPv4-mapped IPv6 address "{text}" is not allowed')
-    return IP(found)
+    return IP(address)
 
 
 @lru_cache(maxsize=4096)
 def cidr(text: str) -> CIDR:
     """Return the network. Raises: EvaluationError."""
-    said = "network address parse error during conversion from string: " * 2
+    preface = "network address parse error during conversion from string: " * 2
     before, slash, bits = text.rpartition("/")
     reason = ""
     if not slash:
         reason = "no '/'"
     else:
         try:
-            found = _parsed(before)
+            address = _parse(before)
         except EvaluationError as error:
             reason = str(error)
         else:
@@ -166,13 +166,13 @@ def cidr(text: str) -> CIDR:
                 reason = "IPv6 zones cannot be present in a prefix"
             elif not re.fullmatch(r"0|[1-9][0-9]{0,2}", bits):
                 reason = f'bad bits after slash: "{bits}"'
-            elif int(bits) > found.max_prefixlen:
+            elif int(bits) > address.max_prefixlen:
                 reason = "prefix length out of range"
     if reason:
-        raise EvaluationError(f'{said}netip.ParsePrefix("{text}"): {reason}')
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        raise EvaluationError(f'{preface}netip.ParsePrefix("{text}"): {reason}')
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         raise EvaluationError(
             "network address parse error during conversion from string: "
             f'IPv4-mapped IPv6 address "{text}" is not allowed'
         )
-    return CIDR(found, int(bits))
+    return CIDR(address, int(bits))

@@ -50,18 +50,18 @@ def check(root: Node, declared: Declarations) -> tuple[Checked, list[Issue]]:
     checker = _Checker(declared, Checked(root))
     checker.check(root)
     checked = checker.checked
-    for node, found in checked.types.items():
-        checked.types[node] = checker.known.apply(found, final=True)
+    for node, node_type in checked.types.items():
+        checked.types[node] = checker.known.apply(node_type, final=True)
     return checked, checker.issues
 
 
-def qualified(node: Node | None) -> str | None:
+def qualified_name(node: Node | None) -> str | None:
     """Return the dotted name of a chain of fields; None if the node is no such chain."""
     match node:
         case Ident(name=name):
             return name
         case Select(operand=operand, field=last, test=False):
-            prefix = qualified(operand)
+            prefix = qualified_name(operand)
             return None if prefix is None else f"{prefix}.{last}"
     return None
 
@@ -88,14 +88,14 @@ class _Checker:
             case Literal(value=value):
                 return type_of(value)
             case Ident(name=name):
-                found = self._named(node, name)
-                return self._undeclared(node.at, name) if found is None else found
+                ident_type = self._name_type(node, name)
+                return self._fail_undeclared(node.at, name) if ident_type is None else ident_type
             case Select():
                 return self._select(node)
             case Call():
                 return self._call(node)
             case ListOf(items=items, optional=optional):
-                return types.list_of(self._joined([(each, i in optional) for i, each in enumerate(items)]))
+                return types.list_of(self._common_type([(each, i in optional) for i, each in enumerate(items)]))
             case MapOf(entries=entries):
                 # Keys and values are checked in the order they are written in.
                 key = value = None
@@ -113,7 +113,7 @@ class _Checker:
         self.issues.append(Issue(at, message))
         return types.ERROR
 
-    def _undeclared(self, at: int, name: str) -> Type:
+    def _fail_undeclared(self, at: int, name: str) -> Type:
         return self._fail(at, f"undeclared reference to '{name}' (in container '')")
 
     def _variable(self) -> Type:
@@ -123,48 +123,48 @@ class _Checker:
     def _assignable(self, one: Type, two: Type) -> bool:
         return self.known.assign((one, two))
 
-    def _named(self, node: Node, name: str) -> Type | None:
-        found = None
+    def _name_type(self, node: Node, name: str) -> Type | None:
+        name_type = None
         if not name.startswith("."):
-            found = next((scope[name] for scope in reversed(self._locals) if name in scope), None)
+            name_type = next((scope[name] for scope in reversed(self._locals) if name in scope), None)
         name = name.removeprefix(".")
-        if found is None:
-            found = self._declared.variables.get(name)
-        if found is None and name in self._declared.type_names:
-            found = types.type_of(self._declared.type_names[name])
-        if found is not None:
+        if name_type is None:
+            name_type = self._declared.variables.get(name)
+        if name_type is None and name in self._declared.type_names:
+            name_type = types.type_of(self._declared.type_names[name])
+        if name_type is not None:
             self.checked.names[node] = name
-        return found
+        return name_type
 
     def _select(self, node: Select) -> Type:
-        name = None if node.test else qualified(node)
+        name = None if node.test else qualified_name(node)
         if name is not None and "." in name:
             first = name.removeprefix(".").partition(".")[0]
             if not any(first in scope for scope in self._locals):
-                found = self._named(node, name)
-                if found is not None:
-                    return found
-        found = self._field(node.at, node.operand, node.field)
-        return types.BOOL if node.test else self.known.apply(found)
+                field_type = self._name_type(node, name)
+                if field_type is not None:
+                    return field_type
+        field_type = self._field(node.at, node.operand, node.field)
+        return types.BOOL if node.test else self.known.apply(field_type)
 
     def _field(self, at: int, operand: Node, name: str, *, optional: bool = False) -> Type:
-        holder, was_optional = types.unwrapped(self.known.apply(self.check(operand)))
-        found = types.DYN
+        holder, was_optional = types.unwrap_optional(self.known.apply(self.check(operand)))
+        field_type = types.DYN
         if holder.kind == "map":
-            found = holder.params[1]
+            field_type = holder.params[1]
         elif holder.kind == "object":
             fields = self._declared.objects.get(holder.name)
             if fields is None:
-                found = self._fail(at, f"unexpected failed resolution of '{holder.name}'")
+                field_type = self._fail(at, f"unexpected failed resolution of '{holder.name}'")
             else:
-                found = fields[name] if name in fields else self._fail(at, f"undefined field '{name}'")
+                field_type = fields[name] if name in fields else self._fail(at, f"undefined field '{name}'")
         elif holder.kind == "parameter":
             self._assignable(types.DYN, holder)
         elif holder.name in _WITHOUT_FIELDS:
             self._fail(at, f"unexpected failed resolution of '{holder.name}'")
         elif not holder.is_dynamic:
-            self._fail(at, f"type '{holder.spoken()}' does not support field selection")
-        return types.optional_of(found) if optional or was_optional else found
+            self._fail(at, f"type '{holder.display_name()}' does not support field selection")
+        return types.optional_of(field_type) if optional or was_optional else field_type
 
     def _call(self, node: Call) -> Type:
         if node.function == "_?._":
@@ -174,22 +174,22 @@ class _Checker:
             return self.known.apply(self._field(node.at, node.args[0], name.value, optional=True))
         args = [self.check(each) for each in node.args]
         if node.target is None:
-            return self._resolved(node, node.function.removeprefix("."), args, member=False)
-        prefix = qualified(node.target)
+            return self._call_type(node, node.function.removeprefix("."), args, member=False)
+        prefix = qualified_name(node.target)
         if prefix is not None and f"{prefix}.{node.function}" in self._declared.functions:
             self.checked.functions[node] = f"{prefix}.{node.function}"
-            return self._resolved(node, f"{prefix}.{node.function}", args, member=False)
-        return self._resolved(node, node.function, [self.check(node.target), *args], member=True)
+            return self._call_type(node, f"{prefix}.{node.function}", args, member=False)
+        return self._call_type(node, node.function, [self.check(node.target), *args], member=True)
 
-    def _resolved(self, node: Call, name: str, args: list[Type], *, member: bool) -> Type:
+    def _call_type(self, node: Call, name: str, args: list[Type], *, member: bool) -> Type:
         overloads = self._declared.functions.get(name)
         if overloads is None:
-            return self._undeclared(node.at, name)
+            return self._fail_undeclared(node.at, name)
         if name in ("_&&_", "_||_"):
             self.checked.overloads[node] = list(overloads)
-            for each, found in zip(node.args, args, strict=True):
-                if not self._assignable(found, types.BOOL):
-                    self._fail(each.at, f"expected type 'bool' but found '{self.known.apply(found).spoken()}'")
+            for arg, arg_type in zip(node.args, args, strict=True):
+                if not self._assignable(arg_type, types.BOOL):
+                    self._fail(arg.at, f"expected type 'bool' but found '{self.known.apply(arg_type).display_name()}'")
             return types.BOOL
         chosen: list[Overload] = []
         result: Type | None = None
@@ -205,7 +205,7 @@ class _Checker:
                 elif not result.is_dynamic and returned != result:
                     result = types.DYN
         if result is None:
-            spoken = [self.known.apply(each, final=True).spoken() for each in args]
+            spoken = [self.known.apply(each, final=True).display_name() for each in args]
             signature = f"{spoken[0]}.({', '.join(spoken[1:])})" if member else f"({', '.join(spoken)})"
             return self._fail(node.at, f"found no matching overload for '{name}' applied to '{signature}'")
         self.checked.overloads[node] = chosen
@@ -215,26 +215,26 @@ class _Checker:
         """Return the types of parameters and result, with type variables of this call's own."""
         fresh: dict[str, Type] = {}
 
-        def renewed(what: Type) -> Type:
+        def renew(what: Type) -> Type:
             if what.kind == "parameter":
                 if what.name not in fresh:
                     fresh[what.name] = self._variable()
                 return fresh[what.name]
-            return Type(what.name, tuple(map(renewed, what.params)), what.kind) if what.params else what
+            return Type(what.name, tuple(map(renew, what.params)), what.kind) if what.params else what
 
-        return [renewed(each) for each in (*overload.params, overload.result)]
+        return [renew(each) for each in (*overload.params, overload.result)]
 
     def _element(self, node: Node, optional: bool) -> Type:
-        found = self.check(node)
+        element_type = self.check(node)
         if not optional:
-            return found
-        inside, was_optional = types.unwrapped(found)
+            return element_type
+        inside, was_optional = types.unwrap_optional(element_type)
         if not was_optional and (inside == types.ERROR or not inside.is_dynamic):
             wanted = types.optional_of(inside)
-            self._fail(node.at, f"expected type '{wanted.spoken()}' but found '{inside.spoken()}'")
+            self._fail(node.at, f"expected type '{wanted.display_name()}' but found '{inside.display_name()}'")
         return inside
 
-    def _joined(self, items: list[tuple[Node, bool]]) -> Type:
+    def _common_type(self, items: list[tuple[Node, bool]]) -> Type:
         found: Type | None = None
         for each, optional in items:
             found = self._join(found, self._element(each, optional))
@@ -256,13 +256,15 @@ class _Checker:
                 if wanted is None:
                     self._fail(colon, f"undefined field '{name}'")
                 elif given == types.NULL or not self._assignable(given, wanted):
-                    spoken = self.known.apply(given, final=True).spoken()
-                    why = f"expected type of field '{name}' is '{wanted.spoken()}' but provided type is '{spoken}'"
+                    spoken = self.known.apply(given, final=True).display_name()
+                    why = (
+                        f"expected type of field '{name}' is '{wanted.display_name()}' but provided type is '{spoken}'"
+                    )
                     self._fail(colon, why)
             return message.type
-        found = self._declared.type_names.get(node.name)
-        if found is None:
-            return self._undeclared(node.at, node.name)
+        object_type = self._declared.type_names.get(node.name)
+        if object_type is None:
+            return self._fail_undeclared(node.at, node.name)
         for _, value, _ in node.fields:
             self.check(value)
         return self._fail(node.at, f"'{node.name}' is not a message type")
@@ -281,19 +283,19 @@ class _Checker:
         elif over not in (types.DYN, types.ERROR):
             self._fail(
                 node.over.at,
-                f"expression of type '{over.spoken()}' cannot be range of a comprehension "
+                f"expression of type '{over.display_name()}' cannot be range of a comprehension "
                 "(must be list, map, or dynamic)",
             )
             first = second = types.ERROR
         self._locals.append({node.first: first, node.second: second} if node.second else {node.first: first})
-        self._wanted(node.condition, types.BOOL, self.check(node.condition))
-        self._wanted(node.step, accu, self.check(node.step))
+        self._require_type(node.condition, types.BOOL, self.check(node.condition))
+        self._require_type(node.step, accu, self.check(node.step))
         self._locals.pop()
-        found = self.check(node.result)
+        result_type = self.check(node.result)
         self._locals.pop()
-        return self.known.apply(found)
+        return self.known.apply(result_type)
 
-    def _wanted(self, node: Node, wanted: Type, found: Type) -> None:
+    def _require_type(self, node: Node, wanted: Type, found: Type) -> None:
         if not self._assignable(wanted, found):
-            spoken = [self.known.apply(each, final=True).spoken() for each in (wanted, found)]
+            spoken = [self.known.apply(each, final=True).display_name() for each in (wanted, found)]
             self._fail(node.at, f"expected type '{spoken[0]}' but found '{spoken[1]}'")

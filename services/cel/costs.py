@@ -75,7 +75,7 @@ A path is a variable, then fields, `@keys`, `@values`, `@items`.
 """
 
 
-def estimated(checked: Checked, sizes: Sizes) -> Range:
+def estimate(checked: Checked, sizes: Sizes) -> Range:
     """Return the estimated cost of the expression: least and most."""
     return _Estimator(checked, sizes).cost(checked.root)
 
@@ -124,8 +124,8 @@ class _Estimator:
                 return self._call(node)
             case ListOf(items=items):
                 total = Range(LIST_CREATED, LIST_CREATED)
-                for each in items:
-                    total += self.cost(each)
+                for item in items:
+                    total += self.cost(item)
                 self._entries[node] = _Entries("list", ONE, _union([self._size(each) for each in items]))
                 return total
             case MapOf(entries=entries):
@@ -203,8 +203,8 @@ class _Estimator:
             return total
         args = Range()
         costs = []
-        for each in node.args:
-            costs.append(self.cost(each))
+        for arg in node.args:
+            costs.append(self.cost(arg))
             args += costs[-1]
         if node.function == "_?._":
             # The checker knows no size of it, and the field is no literal of the expression.
@@ -230,7 +230,7 @@ class _Estimator:
                 result = entries.value if entries else None
                 self._paths[node] = (*self._path(node.args[0]), "@items" if overload.id == "index_list" else "@values")
             if result is None:
-                result = self._computed(node)
+                result = self._computed_size(node)
         if result is not None:
             self._known[node] = result
         return total + spent
@@ -280,12 +280,12 @@ class _Estimator:
             case "equals":
                 return self._equal(given) + args, None
             case "not_equals":
-                return self._compared(given) + args, None
+                return self._comparison_cost(given) + args, None
         if overload.startswith(("less_", "greater_")) and overload.endswith(("_string", "_bytes")):
-            return self._compared(given) + args, None
+            return self._comparison_cost(given) + args, None
         return ONE + args, None
 
-    def _compared(self, given: list[Node]) -> Range:
+    def _comparison_cost(self, given: list[Node]) -> Range:
         most = min(self._size(each).most for each in given)
         return Range(1 if most > 0 else 0, most).times(TRAVERSAL)
 
@@ -298,7 +298,7 @@ class _Estimator:
             return Range(1, held.most).times(TRAVERSAL)
         if one == two and one.name == "kubernetes.NamedFormat":
             return Range(1, _FORMAT_NAME_MAX).times(TRAVERSAL)
-        return self._compared(given)
+        return self._comparison_cost(given)
 
     def _pattern(self, text: Node, pattern: Node) -> Range:
         return (self._size(text) + ONE).times(TRAVERSAL) * self._size(pattern).times(REGEX)
@@ -312,22 +312,22 @@ class _Estimator:
                 held = self._checked.types[target]
                 if not held.params:
                     return self._size(target).times(TRAVERSAL), None
-                each = ONE
+                item_cost = ONE
                 if held.params[0] in (types.STRING, types.BYTES):
-                    each += (self._sizes((*self._path(target), "@items")) or UNKNOWN).times(TRAVERSAL)
-                return self._size(target) * each, None
+                    item_cost += (self._sizes((*self._path(target), "@items")) or UNKNOWN).times(TRAVERSAL)
+                return self._size(target) * item_cost, None
             case "url" if len(given) == 1:
                 return self._size(given[0]).times(TRAVERSAL), self._size(given[0])
             case "lowerAscii" | "upperAscii" | "substring" | "trim" if target is not None:
                 held_size = self._size(target)
                 return held_size.times(TRAVERSAL), held_size
             case "replace" if target is not None and len(given) >= 2:
-                return self._replaced(target, given)
+                return self._replace_cost(target, given)
             case "split" if target is not None:
                 held_size = self._size(target)
                 return held_size.times(2 * TRAVERSAL), Range(0, held_size.most)
             case "join" if target is not None:
-                return self._joined(target, given)
+                return self._join_cost(target, given)
             case "find" | "findAll" if target is not None:
                 return self._pattern(target, given[0]), Range(0, self._size(target).most)
             case "masked" | "prefixLength" | "family" | "isUnspecified" | "isLoopback" | "isLinkLocalMulticast":
@@ -337,7 +337,7 @@ class _Estimator:
             case "isGreaterThan" | "isLessThan" | "add" | "sub":
                 return ONE, None
             case "containsIP" | "containsCIDR" if target is not None:
-                return self._contained(name, overload, given[0]), None
+                return self._containment_cost(name, overload, given[0]), None
             case "validate" if target is not None:
                 return self._size(given[0]).times(TRAVERSAL).times(_FORMAT_REGEX_MAX * REGEX), None
             case "check":
@@ -354,14 +354,14 @@ class _Estimator:
                 return Range(1, 1) + self._size(given[0]) * self._size(given[1]) * Range(2, 2), None
         return None
 
-    def _contained(self, name: str, overload: str, given: Node) -> Range:
+    def _containment_cost(self, name: str, overload: str, given: Node) -> Range:
         address = Range(4, 16)
         total = (address + address).times(TRAVERSAL)
         if name == "containsCIDR":
             total += address.times(TRAVERSAL) + ONE
         return total + self._size(given).times(TRAVERSAL) if overload.endswith("_string") else total
 
-    def _joined(self, target: Node, given: list[Node]) -> tuple[Range, Range]:
+    def _join_cost(self, target: Node, given: list[Node]) -> tuple[Range, Range]:
         count = self._size(target)
         items = self._sizes((*self._path(target), "@items")) or UNKNOWN
         total = count * items if self._checked.types[target].params else Range()
@@ -369,7 +369,7 @@ class _Estimator:
             total += self._size(given[0]) * Range(max(count.least - 1, 0), max(count.most - 1, 0))
         return total.times(TRAVERSAL), total
 
-    def _replaced(self, target: Node, given: list[Node]) -> tuple[Range, Range]:
+    def _replace_cost(self, target: Node, given: list[Node]) -> tuple[Range, Range]:
         text, old, new = self._size(target), self._size(given[0]), self._size(given[1])
         most = least = kept_most = kept_least = 0
         if old.least == 0:  # an empty text is found around every character
@@ -395,10 +395,10 @@ class _Estimator:
         self._locals.setdefault(name, []).append(_Local(path, held, entries))
 
     def _push(self, name: str, value: Node) -> None:
-        self._add(name, self._path(value), self._computed(value), self._entries_of(value))
+        self._add(name, self._path(value), self._computed_size(value), self._entries_of(value))
 
     def _copy(self, node: Node, source: Node) -> None:
-        held, entries = self._computed(source), self._entries_of(source)
+        held, entries = self._computed_size(source), self._entries_of(source)
         if held is not None:
             self._known[node] = held
         if entries is not None:
@@ -410,9 +410,9 @@ class _Estimator:
         return self._paths.get(node, ())
 
     def _size(self, node: Node) -> Range:
-        return self._computed(node) or UNKNOWN
+        return self._computed_size(node) or UNKNOWN
 
-    def _computed(self, node: Node) -> Range | None:
+    def _computed_size(self, node: Node) -> Range | None:
         if (known := self._known.get(node)) is not None:
             return known
         match node:
@@ -423,10 +423,10 @@ class _Estimator:
             case MapOf(entries=entries):
                 return Range(len(entries), len(entries))
         path = self._path(node)
-        if path and (found := self._sizes(path)) is not None:
-            self._known[node] = found
-            return found
-        held, _ = types.unwrapped(self._checked.types.get(node, types.DYN))
+        if path and (path_size := self._sizes(path)) is not None:
+            self._known[node] = path_size
+            return path_size
+        held, _ = types.unwrap_optional(self._checked.types.get(node, types.DYN))
         if held in types.SCALARS:
             return ONE
         if isinstance(node, Ident) and (local := self._local(node.name)) is not None:
@@ -455,19 +455,19 @@ def _up(amount: float) -> int:
     return math.ceil(amount)
 
 
-def _traversed(value: Any) -> int:
+def _traversal_cost(value: Any) -> int:
     if isinstance(value, str):
         return int(len(utf8(value)) * TRAVERSAL)
     if isinstance(value, bytes):
         return int(len(value) * TRAVERSAL)
     if isinstance(value, list | tuple):
-        return sum(map(_traversed, value))
+        return sum(map(_traversal_cost, value))
     if isinstance(value, Mapping):
-        return sum(_traversed(key) + _traversed(held) for key, held in value.items())
+        return sum(_traversal_cost(key) + _traversal_cost(held) for key, held in value.items())
     return 1
 
 
-def _matched(args: list[Any], _: Any) -> int:
+def _match_cost(args: list[Any], _: Any) -> int:
     return _up((1 + size(args[0])) * TRAVERSAL) * _up(size(args[1]) * REGEX)
 
 
@@ -500,11 +500,13 @@ def _selector(args: list[Any], _: Any) -> int:
 _BY_FUNCTION: Final[dict[str, Charge]] = {
     "check": AUTHORIZED,
     **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
-    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), lambda args, _: _traversed(args[0])),
+    **dict.fromkeys(
+        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), lambda args, _: _traversal_cost(args[0])
+    ),
     **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _reads(0)),
     **dict.fromkeys(("replace", "split", "ip.isCanonical"), _reads(0, 2 * TRAVERSAL)),
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _reads(0)),
-    **dict.fromkeys(("find", "findAll", "matches"), _matched),
+    **dict.fromkeys(("find", "findAll", "matches"), _match_cost),
     "join": lambda _, result: _up(size(result) * 2 * TRAVERSAL),
     "containsIP": _within,
     "containsCIDR": _within_block,

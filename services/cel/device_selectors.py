@@ -128,16 +128,16 @@ def check_new_selector(expression: str, *, list_attributes: bool = False, consum
     DRAConsumableCapacity allow. Raises: SelectorError, SelectorTooComplex.
     """
     among = environment(list_attributes=list_attributes, consumable_capacity=consumable_capacity)
-    if _compiled(expression, among, DYN if list_attributes else ANY).cost.most > COST_LIMIT:
+    if _compile(expression, among, DYN if list_attributes else ANY).cost.most > COST_LIMIT:
         raise SelectorTooComplex("too complex, exceeds cost limit")
 
 
 def compile_program(expression: str) -> Program:
     """Return the program of a stored selector, with its estimated cost. Raises: SelectorError."""
-    return _compiled(expression, environment(), DYN)
+    return _compile(expression, environment(), DYN)
 
 
-def _compiled(expression: str, among: Environment, unknown: Type) -> Program:
+def _compile(expression: str, among: Environment, unknown: Type) -> Program:
     """Return the program. `unknown`: the type of attributes, which may be what the expression yields."""
     if len(utf8(expression)) > LENGTH_MAX:
         raise SelectorError(f"Too long: may not be more than {LENGTH_MAX} bytes")
@@ -163,9 +163,9 @@ def variables(driver: str, device: Device) -> Mapping[str, Any]:
         return known[2]
     if len(_KNOWN) >= _KNOWN_MAX:
         _KNOWN.clear()
-    made = _Variables(driver, device)
-    _KNOWN[id(device)] = (device, driver, made)
-    return made
+    device_variables = _Variables(driver, device)
+    _KNOWN[id(device)] = (device, driver, device_variables)
+    return device_variables
 
 
 class _Variables(dict[str, Any]):
@@ -179,29 +179,29 @@ class _Variables(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         if name == "attributes":
-            made = _by_domain(self._driver, self._device.attributes.items(), _attribute)
+            domains = _by_domain(self._driver, self._device.attributes.items(), _attribute)
         elif name == "capacity":
-            made = _by_domain(self._driver, self._device.capacity.items(), lambda each: _quantity(each.value))
+            domains = _by_domain(self._driver, self._device.capacity.items(), lambda each: _quantity(each.value))
         else:
             raise KeyError(name)
-        self[name] = made
-        return made
+        self[name] = domains
+        return domains
 
     def __iter__(self) -> Iterator[str]:
         return iter(_FIELDS)
 
 
 def _by_domain(driver: str, values: Any, value_of: Callable[[Any], Any]) -> Domains:
-    found: dict[str, dict[str, Any]] = {}
-    for name, each in values:
-        value = value_of(each)
+    domains: dict[str, dict[str, Any]] = {}
+    for name, entry in values:
+        value = value_of(entry)
         if value is not None:
             domain, slash, short = name.partition("/")
             if slash:
-                found.setdefault(domain, {})[short] = value
+                domains.setdefault(domain, {})[short] = value
             else:
-                found.setdefault(driver, {})[name] = value
-    return Domains(found)
+                domains.setdefault(driver, {})[name] = value
+    return Domains(domains)
 
 
 def _quantity(text: str) -> Quantity:

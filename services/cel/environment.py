@@ -87,7 +87,7 @@ class Program:
     def evaluate_in(self, inputs: Sequence[Any]) -> Any:
         """Return the value, given the variables in the order of their declaration. Raises: EvaluationError."""
         if self._counts:
-            return self.measured(inputs)[0]
+            return self.evaluate_with_cost(inputs)[0]
         try:
             return self._run([0, 0, *inputs, *(None,) * self._places])
         except EvaluationError:
@@ -95,7 +95,7 @@ class Program:
         except Exception as error:
             raise _internal(self._text, error) from error
 
-    def measured(self, inputs: Sequence[Any]) -> tuple[Any, int]:
+    def evaluate_with_cost(self, inputs: Sequence[Any]) -> tuple[Any, int]:
         """Return the value and its cost. Raises: EvaluationError."""
         value, error, cost = self._outcome(inputs)
         if error is not None:
@@ -126,7 +126,7 @@ class Program:
 def _internal(text: str, error: Exception) -> InternalError:
     """Report the exception and return the error that the evaluation ends with."""
     faults.report(f"the expression {text}", error)
-    return InternalError(f"internal error: {faults.spoken(error)}")
+    return InternalError(f"internal error: {faults.fault_text(error)}")
 
 
 class Environment:
@@ -148,35 +148,35 @@ class Environment:
         functions: dict[str, tuple[Overload, ...]] = {}
         macros: dict[tuple[str, int, bool], Macro] = {}
         names: dict[str, Type] = {}
-        made: dict[str, Message] = {}
+        message_types: dict[str, Message] = {}
         for library in libraries:
             for name, overloads in library.functions.items():
                 functions[name] = (*functions.get(name, ()), *overloads)
             macros.update(library.macros)
             names.update(library.types)
-            made.update(library.messages)
+            message_types.update(library.messages)
         self._macros = macros
-        self._declared = Declarations(dict(variables), functions, objects or {}, names, made)
+        self._declared = Declarations(dict(variables), functions, objects or {}, names, message_types)
         self._limit, self._sizes = cost_limit, sizes
-        self.compile: Callable[[str], Program] = lru_cache(maxsize=1024)(self.compiled)
+        self.compile: Callable[[str], Program] = lru_cache(maxsize=1024)(self.compile_anew)
 
-    def compiled(self, expression: str) -> Program:
+    def compile_anew(self, expression: str) -> Program:
         """Compile the program without a cache; `compile` caches. Raises: CompileError, EvaluationError."""
         try:
-            return self._compiled(expression)
+            return self._compile(expression)
         except (CompileError, EvaluationError):
             raise
         except Exception as error:
             raise _internal(expression, error) from error
 
-    def _compiled(self, expression: str) -> Program:
+    def _compile(self, expression: str) -> Program:
         expression = well_formed(expression)
         root = parse(expression, self._macros)
         checked, issues = check(root, self._declared)
         issues = issues or literal_issues(checked)
         if issues:
             raise CompileError(expression, issues)
-        cost = costs.estimated(checked, self._sizes)
+        cost = costs.estimate(checked, self._sizes)
         return Program(expression, checked, self._declared, cost, self._limit)
 
 

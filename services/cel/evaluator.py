@@ -75,10 +75,10 @@ class Planner:
         """Return the closure of a node. Raises: EvaluationError if a constant part has no value."""
         run = self._runs.get(node)
         if run is None:
-            run = self._runs[node] = self._planned(node)
+            run = self._runs[node] = self._plan_node(node)
         return run
 
-    def _planned(self, node: Node) -> Run:
+    def _plan_node(self, node: Node) -> Run:
         match node:
             case Literal(value=value):
                 return lambda frame: value
@@ -100,32 +100,32 @@ class Planner:
                 return self._fold(node)
         raise TypeError(node)
 
-    def _charged(self, run: Run, cost: int) -> Run:
+    def _with_charge(self, run: Run, cost: int) -> Run:
         if not self._tracked:
             return run
 
-        def charged(frame: Frame) -> Any:
+        def run_and_charge(frame: Frame) -> Any:
             value = run(frame)
             frame[SPENT] += cost
             if frame[SPENT] > frame[LIMIT]:
                 raise CostLimitExceeded
             return value
 
-        return charged
+        return run_and_charge
 
     def _charged_if_present(self, run: Run, base: int) -> Run:
         """Charge for a field that may be absent: nothing beside its base if it is."""
         if not self._tracked:
             return run
 
-        def charged(frame: Frame) -> Any:
+        def run_and_charge(frame: Frame) -> Any:
             value = run(frame)
             frame[SPENT] += base + (1 if value.present else 0)
             if frame[SPENT] > frame[LIMIT]:
                 raise CostLimitExceeded
             return value
 
-        return charged
+        return run_and_charge
 
     def _branch(self, node: Node) -> Run:
         """Plan a branch of `?:`, or a key; a variable there, or what it leads to, costs one less."""
@@ -133,12 +133,12 @@ class Planner:
         if not self._tracked or self._base_cost(node) or (isinstance(node, Call) and node.function == "_?_:_"):
             return run
 
-        def lessened(frame: Frame) -> Any:
+        def run_and_refund(frame: Frame) -> Any:
             value = run(frame)
             frame[SPENT] -= 1
             return value
 
-        return lessened
+        return run_and_refund
 
     def _place(self) -> int:
         self.size += 1
@@ -152,34 +152,36 @@ class Planner:
         if isinstance(node, Ident) and not node.name.startswith("."):
             for scope in reversed(self._locals):
                 if node.name in scope:
-                    return self._charged(scope[node.name], 1)
+                    return self._with_charge(scope[node.name], 1)
         assert name is not None
         place = self._places.get(name)
         if place is None:
-            found = self._declared.type_names[name]
-            return lambda frame: found
-        return self._charged(lambda frame: frame[place], 1)
+            type_value = self._declared.type_names[name]
+            return lambda frame: type_value
+        return self._with_charge(lambda frame: frame[place], 1)
 
     def _select(self, node: Select) -> Run:
         if node in self._checked.names:
             return self._ident(node)
         holder, name = self.plan(node.operand), node.field
         if node.test:
-            return self._charged(lambda frame: values.has_member(holder(frame), name), self._base_cost(node.operand))
+            return self._with_charge(
+                lambda frame: values.has_member(holder(frame), name), self._base_cost(node.operand)
+            )
         if self._static(node.operand).name == "optional_type":
-            return self._charged(lambda frame: values.optional_member(holder(frame), name), 1)
+            return self._with_charge(lambda frame: values.optional_member(holder(frame), name), 1)
         member = values.member
 
         def run(frame: Frame) -> Any:
-            found = holder(frame)
-            if type(found) is dict:
+            operand = holder(frame)
+            if type(operand) is dict:
                 try:
-                    return found[name]
+                    return operand[name]
                 except KeyError:
                     raise NoSuchKey(f"no such key: {name}") from None
-            return member(found, name)
+            return member(operand, name)
 
-        return self._charged(run, 1 + self._base_cost(node.operand))
+        return self._with_charge(run, 1 + self._base_cost(node.operand))
 
     def _base_cost(self, node: Node) -> int:
         """What it costs that fields are read from a value that no variable leads to."""
@@ -193,34 +195,34 @@ class Planner:
             optional = node.optional
 
             def some(frame: Frame) -> list[Any]:
-                found = []
+                elements = []
                 for place, run in enumerate(runs):
                     value = run(frame)
                     if place not in optional:
-                        found.append(value)
+                        elements.append(value)
                     elif _optional(value).present:
-                        found.append(value.value)
-                return found
+                        elements.append(value.value)
+                return elements
 
-            return self._charged(some, LIST_CREATED)
-        return self._charged(lambda frame: [run(frame) for run in runs], 0 if _is_constant(node) else LIST_CREATED)
+            return self._with_charge(some, LIST_CREATED)
+        return self._with_charge(lambda frame: [run(frame) for run in runs], 0 if _is_constant(node) else LIST_CREATED)
 
     def _map(self, node: MapOf) -> Run:
         runs = [(self.plan(key), self.plan(value), may) for key, value, may in node.entries]
 
         def run(frame: Frame) -> dict[Any, Any]:
-            found: dict[Any, Any] = {}
+            mapping: dict[Any, Any] = {}
             for key_run, value_run, may in runs:
                 key, value = key_run(frame), value_run(frame)
                 if type(key) not in _KEYS:
                     raise EvaluationError(f"unsupported key type: {type_name(key)}")
                 if not may:
-                    found[values.key_of(key)] = value
+                    mapping[values.key_of(key)] = value
                 elif _optional(value).present:
-                    found[values.key_of(key)] = value.value
-            return found
+                    mapping[values.key_of(key)] = value.value
+            return mapping
 
-        return self._charged(run, 0 if _is_constant(node) else MAP_CREATED)
+        return self._with_charge(run, 0 if _is_constant(node) else MAP_CREATED)
 
     def _object(self, node: ObjectOf) -> Run:
         message = self._declared.messages[node.name.removeprefix(".")]
@@ -236,15 +238,15 @@ class Planner:
                     given[name] = value.value
             return message.make(given)
 
-        return self._charged(run, OBJECT_CREATED)
+        return self._with_charge(run, OBJECT_CREATED)
 
     def _call(self, node: Call) -> Run:
         name = self._checked.functions.get(node, node.function.removeprefix("."))
         match name:
             case "_&&_":
-                return self._decided(node, False)
+                return self._plan_logical(node, False)
             case "_||_":
-                return self._decided(node, True)
+                return self._plan_logical(node, True)
             case "_?_:_":
                 test, yes, no = self._flag(node.args[0]), self._branch(node.args[1]), self._branch(node.args[2])
                 return lambda frame: yes(frame) if test(frame) else no(frame)
@@ -264,11 +266,11 @@ class Planner:
                 base = self._base_cost(node.args[0])
                 if find is values.optional_index:
                     return self._charged_if_present(lambda frame: find(holder(frame), key(frame)), base)
-                return self._charged(lambda frame: find(holder(frame), key(frame)), 1 + base)
+                return self._with_charge(lambda frame: find(holder(frame), key(frame)), 1 + base)
             case "orValue" | "or" if self._static(node).name != "!error!" and node.target is not None:
                 return self._or(node, name)
         operands = node.args if node.target is None or node in self._checked.functions else [node.target, *node.args]
-        return self._called(node, name, operands)
+        return self._plan_call(node, name, operands)
 
     def _or(self, node: Call, name: str) -> Run:
         """Plan `or` and `orValue`: the other is only asked where the value is absent."""
@@ -283,32 +285,32 @@ class Planner:
 
         return run
 
-    def _called(self, node: Call, name: str, operands: list[Node]) -> Run:
+    def _plan_call(self, node: Call, name: str, operands: list[Node]) -> Run:
         overloads = self._checked.overloads[node]
         if name == "_+_" and self._appends(operands):
-            return self._appended(operands)
+            return self._plan_append(operands)
         runs = [self.plan(each) for each in operands]
         if len(overloads) == 1 and all(map(self._is_sure, operands, overloads[0].params)):
             function: Callable[..., Any] = overloads[0].impl
         else:
-            function = _dispatched(name, overloads)
+            function = _dispatcher(name, overloads)
         if name in _FOLDED and all(_is_constant(each) or self._is_type(each) for each in operands):
             value = function(*(run([0, values.UINT_MAX]) for run in runs))
             return lambda frame: value
         pattern = operands[1] if name in _PATTERNS and len(operands) > 1 else None
         if pattern is not None and _is_constant(pattern) and type(text := runs[1]([0, values.UINT_MAX])) is str:
-            regex.compiled(text)
+            regex.compile_pattern(text)
         charge = charge_of(name, overloads[0].id) if self._tracked else None
         if name == "@in" and _is_table(operands[1]):
             charge = 0 if self._tracked else None  # cel-go looks it up in a table
-        return _invoked(function, runs, charge)
+        return _invocation(function, runs, charge)
 
     def _is_sure(self, node: Node, wanted: Type) -> bool:
         """Whether what is wanted is certain to come: the value of a variable may be null, or of another type."""
         if wanted.is_dynamic or wanted.kind == "parameter":
             return True
-        found = self._static(node)
-        if found.name != wanted.name or _is_open(found):
+        static_type = self._static(node)
+        if static_type.name != wanted.name or _is_open(static_type):
             return False
         match node:
             case Literal():
@@ -334,7 +336,7 @@ class Planner:
             and not right.optional
         )
 
-    def _appended(self, operands: list[Node]) -> Run:
+    def _plan_append(self, operands: list[Node]) -> Run:
         left, right = operands
         assert isinstance(right, ListOf)
         accumulated, item = self.plan(left), self.plan(right.items[0])
@@ -344,7 +346,7 @@ class Planner:
             found.append(item(frame))
             return found
 
-        return self._charged(run, 1 + (0 if _is_constant(right) else LIST_CREATED))
+        return self._with_charge(run, 1 + (0 if _is_constant(right) else LIST_CREATED))
 
     def _flag(self, node: Node) -> Run:
         run = self.plan(node)
@@ -359,7 +361,7 @@ class Planner:
 
         return flag
 
-    def _decided(self, node: Call, deciding: bool) -> Run:
+    def _plan_logical(self, node: Call, deciding: bool) -> Run:
         """Plan `||` (deciding: true) or `&&`: an error counts only if the other side does not decide."""
         left, right = self._flag(node.args[0]), self._flag(node.args[1])
 
@@ -384,20 +386,20 @@ class Planner:
             except EvaluationError:
                 return True
 
-        return self._charged(holds, 1)
+        return self._with_charge(holds, 1)
 
     def _bind(self, node: Fold) -> Run:
         """Plan a name for a value, which is computed when it is first needed, and once."""
         place = self._place()
         init = self.plan(node.init)
 
-        def bound(frame: Frame) -> Any:
+        def read_variable(frame: Frame) -> Any:
             value = frame[place]
             if value is _UNSET:
                 value = frame[place] = init(frame)
             return value
 
-        self._locals.append({node.accu: bound})
+        self._locals.append({node.accu: read_variable})
         result = self.plan(node.result)
         self._locals.pop()
 
@@ -411,14 +413,14 @@ class Planner:
         over, init = self.plan(node.over), self.plan(node.init)
         accu, first, second = self._place(), self._place(), self._place()
 
-        def accumulated(frame: Frame) -> Any:
+        def read_accumulator(frame: Frame) -> Any:
             value = frame[accu]
             if type(value) is _Failed:
                 raise value.error
             return value
 
         grows = isinstance(node.init, ListOf)
-        self._locals.append({node.accu: accumulated})
+        self._locals.append({node.accu: read_accumulator})
         if grows:
             self._accumulators.add(node.accu)
         names: dict[str, Run] = {node.first: lambda frame: frame[first]}
@@ -510,11 +512,11 @@ def _is_open(what: Type) -> bool:
     return what.is_dynamic or what.kind == "parameter" or any(map(_is_open, what.params))
 
 
-def _invoked(function: Callable[..., Any], runs: list[Run], charge: Charge | None) -> Run:
+def _invocation(function: Callable[..., Any], runs: list[Run], charge: Charge | None) -> Run:
     if charge is not None:
         charging = charge
 
-        def charged(frame: Frame) -> Any:
+        def run_and_charge(frame: Frame) -> Any:
             args = [run(frame) for run in runs]
             try:
                 result = function(*args)
@@ -526,7 +528,7 @@ def _invoked(function: Callable[..., Any], runs: list[Run], charge: Charge | Non
                 raise CostLimitExceeded
             return result
 
-        return charged
+        return run_and_charge
     if len(runs) == 1:
         (only,) = runs
         return lambda frame: function(only(frame))
@@ -536,7 +538,7 @@ def _invoked(function: Callable[..., Any], runs: list[Run], charge: Charge | Non
     return lambda frame: function(*[run(frame) for run in runs])
 
 
-def _dispatched(name: str, overloads: Sequence[Overload]) -> Callable[..., Any]:
+def _dispatcher(name: str, overloads: Sequence[Overload]) -> Callable[..., Any]:
     """Return the function that chooses among overloads by the values' types."""
     if name in ("_==_", "_!=_"):
         return overloads[0].impl
@@ -545,17 +547,17 @@ def _dispatched(name: str, overloads: Sequence[Overload]) -> Callable[..., Any]:
 
     def call(*args: Any) -> Any:
         key = tuple(map(type, args))
-        found = known.get(key)
-        if found is None:
+        function = known.get(key)
+        if function is None:
             for overload in overloads:
                 if all(map(_matches, overload.params, args)):
-                    found = overload.impl
+                    function = overload.impl
                     break
             else:
                 raise _no_overload(name, args)
             if cacheable:
-                known[key] = found
-        return found(*args)
+                known[key] = function
+        return function(*args)
 
     return call
 

@@ -36,21 +36,21 @@ class _Faults:
             return
         self._known.put(key, True)
         stack = "".join(traceback.format_exception(error))
-        self.listener(_written(subject), _written(stack))
+        self.listener(_escape(subject), _escape(stack))
 
     def forget(self) -> None:
         """Remember no fault."""
         self._known.clear()
 
 
-def _written(text: str) -> str:
+def _escape(text: str) -> str:
     """Return the text with escapes in the place of what UTF-8 does not have."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def spoken(error: BaseException) -> str:
+def fault_text(error: BaseException) -> str:
     """Return a fault in one line, for messages to users."""
-    lines = _written(str(error)).splitlines()
+    lines = _escape(str(error)).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 

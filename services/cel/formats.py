@@ -59,7 +59,7 @@ class Format:
 register(Format, FORMAT)
 
 
-def _shaped(pattern: str, most: int, text: str) -> Problems:
+def _shape_rule(pattern: str, most: int, text: str) -> Problems:
     shape = re.compile(pattern)
 
     def problems(value: str) -> list[str]:
@@ -74,29 +74,29 @@ def _prefix(problems: Problems) -> Problems:
     return lambda value: problems(value[:-2] + "a" if len(value) > 1 and value.endswith("-") else value)
 
 
-_label = _shaped(_LABEL, 63, _LABEL_TEXT)
-_subdomain = _shaped(_SUBDOMAIN, 253, _SUBDOMAIN_TEXT)
-_label_1035 = _shaped(_LABEL_1035, 63, _LABEL_1035_TEXT)
+_label = _shape_rule(_LABEL, 63, _LABEL_TEXT)
+_subdomain = _shape_rule(_SUBDOMAIN, 253, _SUBDOMAIN_TEXT)
+_label_1035 = _shape_rule(_LABEL_1035, 63, _LABEL_1035_TEXT)
 
 
-def _qualified(value: str) -> list[str]:
+def _qualified_name_problems(value: str) -> list[str]:
     parts = value.split("/")
     if len(parts) > 2:
         return [
             f"a valid label key {_NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         ]
-    name, found = parts[-1], []
+    name, problems = parts[-1], []
     if len(parts) == 2:
-        found = (
+        problems = (
             [f"prefix part {each}" for each in _subdomain(parts[0])] if parts[0] else ["prefix part must be non-empty"]
         )
     if not name:
-        found.append("name part must be non-empty")
+        problems.append("name part must be non-empty")
     elif len(utf8(name)) > 63:
-        found.append("name part must be no more than 63 characters")
+        problems.append("name part must be no more than 63 characters")
     if not re.fullmatch(_NAME, name):
-        found.append(f"name part {_NAME_RULE}")
-    return found
+        problems.append(f"name part {_NAME_RULE}")
+    return problems
 
 
 def _uri(value: str) -> list[str]:
@@ -132,11 +132,11 @@ FORMATS: Final = {
     "dns1123Label": Format("DNS1123Label", _label, 30),
     "dns1123Subdomain": Format("DNS1123Subdomain", _subdomain, 60),
     "dns1035Label": Format("DNS1035Label", _label_1035, 30),
-    "qualifiedName": Format("QualifiedName", _qualified, 60),
+    "qualifiedName": Format("QualifiedName", _qualified_name_problems, 60),
     "dns1123LabelPrefix": Format("DNS1123LabelPrefix", _prefix(_label), 30),
     "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", _prefix(_subdomain), 60),
     "dns1035LabelPrefix": Format("DNS1035LabelPrefix", _prefix(_label_1035), 30),
-    "labelValue": Format("LabelValue", _shaped(f"({_NAME})?", 63, _VALUE_TEXT), 40),
+    "labelValue": Format("LabelValue", _shape_rule(f"({_NAME})?", 63, _VALUE_TEXT), 40),
     "uri": Format("URI", _uri, 1104),
     "uuid": Format("uuid", _uuid, 72),
     "byte": Format("byte", _byte, 84),

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from services.cel import regex, times
 from services.cel.checker import Checked
-from services.cel.libraries.strings import FormatError, formatted
+from services.cel.libraries.strings import FormatError, format_text
 from services.cel.quantities import Quantity
 from services.cel.syntax import Call, Fold, Issue, ListOf, Literal, MapOf, Node, ObjectOf, Select
-from services.cel.types import Type, unwrapped
+from services.cel.types import Type, unwrap_optional
 from services.cel.values import NANOS, Duration, EvaluationError, Timestamp, Uint
 
 _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "matches": regex.compiled,
+    "matches": regex.compile_pattern,
     "timestamp": times.timestamp,
     "duration": times.duration,
 }
@@ -42,11 +42,11 @@ _SAMPLES: Final[Mapping[str, Any]] = {
 
 def literal_issues(checked: Checked) -> list[Issue]:
     """Return the issues of literals in the checked tree."""
-    issues = list(_mixed(checked, checked.root, set(), allowed=False))
+    issues = list(_mixed_type_issues(checked, checked.root, set(), allowed=False))
     return issues + [issue for node in checked.types if isinstance(node, Call) for issue in _issues(checked, node)]
 
 
-def _mixed(checked: Checked, node: Node, seen: set[Node], *, allowed: bool) -> Iterator[Issue]:
+def _mixed_type_issues(checked: Checked, node: Node, seen: set[Node], *, allowed: bool) -> Iterator[Issue]:
     """Yield where a list or map has values of several types; what `format` writes may be of any."""
     if node in seen:
         return
@@ -62,8 +62,8 @@ def _mixed(checked: Checked, node: Node, seen: set[Node], *, allowed: bool) -> I
         allowed = allowed or node.function == "format"
     else:
         children = _children(node)
-    for each in children:
-        yield from _mixed(checked, each, seen, allowed=allowed)
+    for child in children:
+        yield from _mixed_type_issues(checked, child, seen, allowed=allowed)
 
 
 def _children(node: Node) -> list[Node]:
@@ -84,15 +84,15 @@ def _children(node: Node) -> list[Node]:
 def _different(checked: Checked, items: list[tuple[Node, bool]], *, every: bool = False) -> Iterator[Issue]:
     first: Type | None = None
     for node, optional in items:
-        found = checked.types.get(node)
-        if found is None:
+        node_type = checked.types.get(node)
+        if node_type is None:
             continue
-        found = unwrapped(found)[0] if optional else found
-        found = found.params[0] if found.kind == "wrapper" else found
+        node_type = unwrap_optional(node_type)[0] if optional else node_type
+        node_type = node_type.params[0] if node_type.kind == "wrapper" else node_type
         if first is None:
-            first = found
-        elif found != first:
-            yield Issue(node.at, f"expected type '{first.spoken()}' but found '{found.spoken()}'")
+            first = node_type
+        elif node_type != first:
+            yield Issue(node.at, f"expected type '{first.display_name()}' but found '{node_type.display_name()}'")
             if not every:
                 return
 
@@ -119,7 +119,7 @@ def _format_issues(checked: Checked, node: Call, pattern: Literal, args: Any) ->
     known = [_SAMPLES.get(checked.types[each].name, _NONE) for each in args.items]
     known = [each.value if isinstance(each, Literal) else one for each, one in zip(args.items, known, strict=True)]
     try:
-        formatted(pattern.value, known, constant=lambda place: known[place] is not _NONE)
+        format_text(pattern.value, known, constant=lambda place: known[place] is not _NONE)
     except FormatError as error:
         yield Issue(args.items[error.place].at, str(error))
     except EvaluationError as error:

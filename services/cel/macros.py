@@ -35,7 +35,7 @@ def _names(parser: Parser, one: Node, two: Node) -> tuple[str, str]:
 def _has(parser: Parser, at: int, target: Node | None, args: list[Node]) -> Node | None:
     (what,) = args
     if isinstance(what, Select) and not what.test:
-        return parser.made(Select(at, what.operand, what.field, test=True), what.operand)
+        return parser.check_depth(Select(at, what.operand, what.field, test=True), what.operand)
     parser.fail(what.at, "invalid argument to has() macro")
     return what
 
@@ -51,7 +51,7 @@ def _loop(
     step: Node,
     result: Node,
 ) -> Node:
-    return parser.made(
+    return parser.check_depth(
         Fold(at, over, *names, RESULT, init, condition, step, result), over, init, condition, step, result
     )
 
@@ -78,14 +78,14 @@ def _exists_one(parser: Parser, at: int, args: list[Node]) -> tuple[Node, Node, 
     return Literal(at, 0), Literal(at, True), step, parser.call(at, "_==_", Ident(at, RESULT), Literal(at, 1))
 
 
-def _filtered(parser: Parser, at: int, args: list[Node], step: Node) -> Node:
+def _filter_step(parser: Parser, at: int, args: list[Node], step: Node) -> Node:
     """Return the step, only where the filter holds if there is one before the transformation."""
     return parser.call(at, "_?_:_", args[0], step, Ident(at, RESULT)) if len(args) > 1 else step
 
 
 def _map(parser: Parser, at: int, args: list[Node]) -> tuple[Node, Node, Node, Node]:
-    step = parser.call(at, "_+_", Ident(at, RESULT), parser.made(ListOf(at, [args[-1]]), args[-1]))
-    return ListOf(at, []), Literal(at, True), _filtered(parser, at, args, step), Ident(at, RESULT)
+    step = parser.call(at, "_+_", Ident(at, RESULT), parser.check_depth(ListOf(at, [args[-1]]), args[-1]))
+    return ListOf(at, []), Literal(at, True), _filter_step(parser, at, args, step), Ident(at, RESULT)
 
 
 def _filter(parser: Parser, at: int, target: Node | None, args: list[Node]) -> Node | None:
@@ -142,7 +142,7 @@ def _transform_map(parser: Parser, at: int, target: Node | None, args: list[Node
     assert target is not None
     names = _names(parser, args[0], args[1])
     step: Node = parser.call(at, "cel.@mapInsert", Ident(at, RESULT), Ident(args[0].at, names[0]), args[-1])
-    step = _filtered(parser, at, args[2:], step)
+    step = _filter_step(parser, at, args[2:], step)
     return _loop(
         parser, at, target, names, init=MapOf(at, []), condition=Literal(at, True), step=step, result=Ident(at, RESULT)
     )
@@ -150,13 +150,13 @@ def _transform_map(parser: Parser, at: int, target: Node | None, args: list[Node
 
 def _transform_entry(parser: Parser, at: int, args: list[Node]) -> tuple[Node, Node, Node, Node]:
     step = parser.call(at, "cel.@mapInsert", Ident(at, RESULT), args[-1])
-    return MapOf(at, []), Literal(at, True), _filtered(parser, at, args, step), Ident(at, RESULT)
+    return MapOf(at, []), Literal(at, True), _filter_step(parser, at, args, step), Ident(at, RESULT)
 
 
-def bound(parser: Parser, at: int, name: str, value: Node, result: Node) -> Node:
+def bind_name(parser: Parser, at: int, name: str, value: Node, result: Node) -> Node:
     """Return `result` with `name` bound to `value`, which is computed at first use."""
     fold = Fold(at, ListOf(at, []), UNUSED, "", name, value, Literal(at, False), Ident(at, name), result, bind=True)
-    return parser.made(fold, value, result)
+    return parser.check_depth(fold, value, result)
 
 
 def _bind(parser: Parser, at: int, target: Node | None, args: list[Node]) -> Node | None:
@@ -164,7 +164,7 @@ def _bind(parser: Parser, at: int, target: Node | None, args: list[Node]) -> Nod
         return None
     name, value, result = args
     known = _name(parser, name, "cel.bind() variable names must be simple identifiers")
-    return bound(parser, at, known, value, result)
+    return bind_name(parser, at, known, value, result)
 
 
 def _opt_map(flat: bool) -> Macro:
@@ -172,7 +172,7 @@ def _opt_map(flat: bool) -> Macro:
         assert target is not None
         name = "optFlatMap" if flat else "optMap"
         known = _name(parser, args[0], f"{name}() variable name must be a simple identifier")
-        inner = bound(parser, at, known, parser.call(at, "value", target=target), args[1])
+        inner = bind_name(parser, at, known, parser.call(at, "value", target=target), args[1])
         if not flat:
             inner = parser.call(at, "optional.of", inner)
         test: Call = parser.call(at, "hasValue", target=target)

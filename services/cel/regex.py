@@ -30,16 +30,16 @@ _SPOKEN: Final = (
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str) -> Any:
+def compile_pattern(pattern: str) -> Any:
     """Return the compiled pattern. Raises: EvaluationError."""
     try:
         return re2.compile(well_formed(pattern), _OPTIONS)
     except re2.error as error:
         reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error.args[0])
-        raise EvaluationError(f"error parsing regexp: {_spoken(reason, pattern)}") from None
+        raise EvaluationError(f"error parsing regexp: {_go_reason(reason, pattern)}") from None
 
 
-def _spoken(reason: str, pattern: str) -> str:
+def _go_reason(reason: str, pattern: str) -> str:
     """Return RE2's reason in the words of Go's regexp."""
     for ours, theirs in _SPOKEN:
         if reason.startswith(ours):
@@ -50,24 +50,24 @@ def _spoken(reason: str, pattern: str) -> str:
 
 def matches(text: str, pattern: str) -> bool:
     """Return whether the pattern is found anywhere in the text. Raises: EvaluationError."""
-    return compiled(pattern).search(well_formed(text)) is not None
+    return compile_pattern(pattern).search(well_formed(text)) is not None
 
 
 def find(text: str, pattern: str) -> str:
     """Return the first match; empty if there is none. Raises: EvaluationError."""
-    found = compiled(pattern).search(well_formed(text))
+    found = compile_pattern(pattern).search(well_formed(text))
     return "" if found is None else str(found[0])
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     """Return the matches from left to right, at most `limit` unless it is negative. Raises: EvaluationError."""
-    found: list[str] = []
+    texts: list[str] = []
     end = -1
-    for match in compiled(pattern).finditer(well_formed(text)):
-        if limit >= 0 and len(found) >= limit:
+    for match in compile_pattern(pattern).finditer(well_formed(text)):
+        if limit >= 0 and len(texts) >= limit:
             break
         if match.start() == match.end() == end:
             continue  # Go has no empty match right behind another
-        found.append(str(match[0]))
+        texts.append(str(match[0]))
         end = match.end()
-    return found
+    return texts

@@ -83,12 +83,12 @@ class Rule:
         return 0 if self.message is None else self.message.cost.most
 
     @property
-    def named(self) -> str:
+    def label(self) -> str:
         """Name of the rule in errors: its message, or its text."""
         return str(self.text.get("message") or self.text.get("rule", "")).strip()
 
 
-def compiled(texts: Sequence[Mapping[str, Any]], declared: Declared) -> tuple[Rule, ...]:
+def compile_rules(texts: Sequence[Mapping[str, Any]], declared: Declared) -> tuple[Rule, ...]:
     """Return the compiled rules of one place of a schema."""
     plain, optional = _environment(declared, is_optional=False), _environment(declared, is_optional=True)
     return tuple(_rule(each, optional if each.get("optionalOldSelf") else plain, declared) for each in texts)
@@ -142,7 +142,7 @@ def field_path(text: str, schema: Schema) -> str | None:
     """Return a rule's `fieldPath`, such as `.spec.map['key']`, as errors write it; None if the schema has no such
     place.
     """
-    found, at = "", 0
+    path, at = "", 0
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None:
@@ -157,12 +157,12 @@ def field_path(text: str, schema: Schema) -> str | None:
         if inner is not None:
             if name not in inner:
                 return None
-            schema, found = inner[name], f"{found}.{name}" if found else name
+            schema, path = inner[name], f"{path}.{name}" if path else name
         elif isinstance(schema.get("additionalProperties"), Mapping):
-            schema, found = schema["additionalProperties"], f"{found}[{name}]"
+            schema, path = schema["additionalProperties"], f"{path}[{name}]"
         else:
             return None
-    return found
+    return path
 
 
 # When a schema is written.
@@ -208,18 +208,20 @@ def _check(
     whose items have no old value.
     """
     before = total.malformed
-    found: list[Cause] = []
+    causes: list[Cause] = []
     for inner, inner_node, inner_declared, name, fraction in _inner(holder, node, declared):
         below = uncorrelated
         if not (node.get("x-kubernetes-list-type") == "map" if name == "items" else _relates(node)):
             below = below or path
         times = None if often is None or fraction is None else often * fraction
-        found += _check(inner, inner_node, inner_declared, f"{path}.{name}", times, below, total)
-    for place, each in enumerate(holder.get("allOf") or ()):
-        found += _check(each, node, declared, f"{path}.allOf[{place}]", often, uncorrelated, total)
-    yield from found
+        causes += _check(inner, inner_node, inner_declared, f"{path}.{name}", times, below, total)
+    for place, branch in enumerate(holder.get("allOf") or ()):
+        causes += _check(branch, node, declared, f"{path}.allOf[{place}]", often, uncorrelated, total)
+    yield from causes
     texts = holder.get(RULES) or ()
-    wrong = [cause for place, text in enumerate(texts) for cause in malformed(text, f"{path}.{RULES}[{place}]", node)]
+    wrong = [
+        cause for place, text in enumerate(texts) for cause in malformed_causes(text, f"{path}.{RULES}[{place}]", node)
+    ]
     yield from wrong
     total.malformed += len(wrong)
     if not texts or total.malformed > before:
@@ -228,48 +230,48 @@ def _check(
         yield Cause(f"{path}.{RULES}", "InternalError", f"Internal error: {_NO_TYPE}")
         return
     times = declared.cardinality if often is None else often
-    for place, rule in enumerate(compiled(texts, declared)):
-        yield from _refused(rule, f"{path}.{RULES}[{place}]", times, uncorrelated, total)
+    for place, rule in enumerate(compile_rules(texts, declared)):
+        yield from _rule_causes(rule, f"{path}.{RULES}[{place}]", times, uncorrelated, total)
 
 
 def _inner(
     holder: Schema, node: Schema, declared: Declared | None
 ) -> Iterator[tuple[Schema, Schema, Declared | None, str, int | None]]:
     """Yield the places in a place: schema with rules, structural schema, type, name, and how many there can be."""
-    for name, each in (holder.get("properties") or {}).items():
+    for name, inner_schema in (holder.get("properties") or {}).items():
         if name in (node.get("properties") or {}):
-            yield each, node["properties"][name], _field(node, declared, name), f"properties[{name}]", 1
+            yield inner_schema, node["properties"][name], _field(node, declared, name), f"properties[{name}]", 1
     for name, limit in (("items", "maxItems"), ("additionalProperties", "maxProperties")):
-        each = holder.get(name)
-        if isinstance(each, Mapping) and isinstance(node.get(name), Mapping):
+        inner_schema = holder.get(name)
+        if isinstance(inner_schema, Mapping) and isinstance(node.get(name), Mapping):
             most = node.get(limit)
             inner = declared.items if declared is not None else None
-            yield each, node[name], inner, name, None if most is None else max(most, 0)
+            yield inner_schema, node[name], inner, name, None if most is None else max(most, 0)
 
 
 def _field(node: Schema, declared: Declared | None, name: str) -> Declared | None:
     """Return the type of a property, also of one that no expression can name."""
-    said = schemas.escaped(name)
+    said = schemas.escape(name)
     if said is not None and declared is not None:
         return declared.fields.get(said)
     inner = node["properties"][name]
     return schemas.declare(inner, is_root=bool(inner.get("x-kubernetes-embedded-resource")))
 
 
-def malformed(text: Mapping[str, Any], path: str, node: Schema) -> Iterator[Cause]:
+def malformed_causes(text: Mapping[str, Any], path: str, node: Schema) -> Iterator[Cause]:
     """Yield the errors in the form of a rule at a place of a schema, before it is compiled."""
     rule, message = str(text.get("rule") or ""), str(text.get("message") or "")
     if not rule.strip():
-        yield _required(f"{path}.rule", "rule is not specified")
+        yield _required_cause(f"{path}.rule", "rule is not specified")
     elif message and not message.strip():
         yield _invalid(f"{path}.message", message, "message must be non-empty if specified")
     elif _LINE_BREAK.search(message.strip()):
         yield _invalid(f"{path}.message", message, "message must not contain line breaks")
     elif _LINE_BREAK.search(rule.strip()) and not message.strip():
-        yield _required(f"{path}.message", "message must be specified if rule contains line breaks")
+        yield _required_cause(f"{path}.message", "message must be specified if rule contains line breaks")
     expression = text.get("messageExpression")
     if expression and not expression.strip():
-        yield _required(f"{path}.messageExpression", "messageExpression must be non-empty if specified")
+        yield _required_cause(f"{path}.messageExpression", "messageExpression must be non-empty if specified")
     reason = text.get("reason")
     if reason is not None and reason not in _REASONS:
         supported = ", ".join(f'"{each}"' for each in _REASONS)
@@ -285,7 +287,7 @@ def malformed(text: Mapping[str, Any], path: str, node: Schema) -> Iterator[Caus
         yield _invalid(f"{path}.fieldPath", where, "fieldPath must be a valid path")
 
 
-def _refused(rule: Rule, path: str, often: int, uncorrelated: str, total: _Total) -> Iterator[Cause]:
+def _rule_causes(rule: Rule, path: str, often: int, uncorrelated: str, total: _Total) -> Iterator[Cause]:
     cost = min(rule.cost * often, _COST_MAX)
     if cost > RULE_ESTIMATE_MAX:
         yield _forbidden(f"{path}.rule", _too_expensive("estimated rule cost", cost, RULE_ESTIMATE_MAX))
@@ -303,8 +305,8 @@ def _refused(rule: Rule, path: str, often: int, uncorrelated: str, total: _Total
         why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
         yield _invalid(f"{path}.rule", rule.text["rule"], why)
     elif not rule.is_transition and rule.program is not None and rule.text.get("optionalOldSelf") is not None:
-        said = bool(rule.text["optionalOldSelf"])
-        yield _invalid(f"{path}.optionalOldSelf", said, "may not be set if oldSelf is not used in rule")
+        is_optional = bool(rule.text["optionalOldSelf"])
+        yield _invalid(f"{path}.optionalOldSelf", is_optional, "may not be set if oldSelf is not used in rule")
 
 
 def _as_go(text: Mapping[str, Any]) -> dict[str, Any]:
@@ -325,7 +327,7 @@ def _too_expensive(what: str, cost: int, limit: int) -> str:
     return f"{what} exceeds budget by factor of {said} {_ADVICE}"
 
 
-def _required(path: str, detail: str) -> Cause:
+def _required_cause(path: str, detail: str) -> Cause:
     return Cause(path, "FieldValueRequired", f"Required value: {detail}")
 
 
@@ -427,8 +429,8 @@ class Rules:
         if now is None:
             return
         self._evaluate(run, path, now, old, was)
-        for each in self.all_of:
-            each._validate(run, path, now, old, _Was(unchanged=was.unchanged and not is_top))
+        for rules in self.all_of:
+            rules._validate(run, path, now, old, _Was(unchanged=was.unchanged and not is_top))
         if isinstance(now, list):
             if self.items is not None:
                 self._items(run, path, now, old, was)
@@ -439,10 +441,10 @@ class Rules:
         assert self.items is not None
         keys = self._keys()
         before = {_key(each, keys): each for each in old} if keys and isinstance(old, list) else {}
-        for place, each in enumerate(now):
-            matching = before.get(_key(each, keys), _NOTHING) if keys else _NOTHING
+        for place, item in enumerate(now):
+            matching = before.get(_key(item, keys), _NOTHING) if keys else _NOTHING
             its_old = None if matching is _NOTHING else matching
-            self.items._validate(run, f"{path}[{place}]", each, its_old, was.at(matching, each))
+            self.items._validate(run, f"{path}[{place}]", item, its_old, was.at(matching, item))
 
     def _keys(self) -> tuple[str, ...]:
         schema = self.declared.schema
@@ -455,16 +457,16 @@ class Rules:
     def _fields(self, run: _Run, path: str, now: Mapping[str, Any], old: Any, was: _Was, is_top: bool) -> None:
         related = _relates(self.declared.schema)
         before = old if isinstance(old, Mapping) else {}
-        for name, each in now.items():
+        for name, field_value in now.items():
             inner = self.properties.get(name) or self.additional
             if inner is None:
                 continue
             matching = before.get(name, _NOTHING)
-            its_was = _Was() if is_top and name in ("apiVersion", "kind") else was.at(matching, each)
+            its_was = _Was() if is_top and name in ("apiVersion", "kind") else was.at(matching, field_value)
             its_old = matching if related and matching is not _NOTHING else None
             is_property = name in self.properties
             where = (f"{path}.{name}" if path else name) if is_property else f"{path}[{name}]"
-            inner._validate(run, where, each, its_old, its_was)
+            inner._validate(run, where, field_value, its_old, its_was)
 
     def _evaluate(self, run: _Run, path: str, now: Any, old: Any, was: _Was) -> None:
         if not self.rules:
@@ -472,8 +474,8 @@ class Rules:
         kind = self.declared.schema.get("type", "")
         if run.left <= 0:
             raise run.stop(path, kind, _OUT_OF_BUDGET)
-        value, value_error = _converted(now, self.declared)
-        old_value = None if old is None else _converted(old, self.declared)[0]
+        value, value_error = _convert(now, self.declared)
+        old_value = None if old is None else _convert(old, self.declared)[0]
         for rule in self.rules:
             optional = bool(rule.text.get("optionalOldSelf"))
             if rule.error:
@@ -484,17 +486,17 @@ class Rules:
             inputs = {"self": value, "oldSelf": given}
             outcome, error, cost = (None, value_error, 1) if value_error else rule.program.outcome(inputs)
             if error is not None and str(error) == CANCELLED:
-                why = f"'{error}': {_SPENT} rule: {rule.named}"
+                why = f"'{error}': {_SPENT} rule: {rule.label}"
                 raise run.stop(path, kind, _OUT_OF_BUDGET if cost > run.left else why)
             if cost > run.left:
                 raise run.stop(path, kind, _OUT_OF_BUDGET)
             run.left -= cost
             if error is not None:
-                run.causes.append(_invalid(path, kind, _failed(error, rule)))
+                run.causes.append(_invalid(path, kind, _failure_text(error, rule)))
             elif outcome is not True:
-                self._broken(run, rule, path, now, inputs, was)
+                self._record_failure(run, rule, path, now, inputs, was)
 
-    def _broken(self, run: _Run, rule: Rule, path: str, now: Any, inputs: Mapping[str, Any], was: _Was) -> None:
+    def _record_failure(self, run: _Run, rule: Rule, path: str, now: Any, inputs: Mapping[str, Any], was: _Was) -> None:
         """Record that a rule does not hold, with its message."""
         kind = self.declared.schema.get("type", "")
         if rule.field_path:
@@ -515,26 +517,26 @@ class Rules:
                 raise _Stop
             run.left -= cost
             if error is None and isinstance(text, str):
-                said = text.strip()
-                detail = said if len(utf8(said)) <= MESSAGE_MAX and "\n" not in said else ""
+                message_text = text.strip()
+                detail = message_text if len(utf8(message_text)) <= MESSAGE_MAX and "\n" not in message_text else ""
         if not detail:
             message = str(rule.text.get("message") or "")
-            detail = message.strip() if message else f"failed rule: {rule.named}"
+            detail = message.strip() if message else f"failed rule: {rule.label}"
         (run.warnings if ratchets else run.causes).append(_cause(rule, path, now, detail))
 
 
-def _converted(document: Any, declared: Declared) -> tuple[Any, EvaluationError | None]:
+def _convert(document: Any, declared: Declared) -> tuple[Any, EvaluationError | None]:
     try:
         return schemas.value(document, declared), None
     except EvaluationError as error:
         return None, error
 
 
-def _failed(error: EvaluationError, rule: Rule) -> str:
+def _failure_text(error: EvaluationError, rule: Rule) -> str:
     if str(error).startswith("no such overload"):
         why = "call arguments did not match a supported operator, function or macro signature for rule"
-        return f"'{error}': {why}: {rule.named}"
-    return f"{error} evaluating rule: {rule.named}"
+        return f"'{error}': {why}: {rule.label}"
+    return f"{error} evaluating rule: {rule.label}"
 
 
 def _cause(rule: Rule, path: str, now: Any, detail: str) -> Cause:
@@ -572,13 +574,13 @@ def _rules(holder: Schema, node: Schema, declared: Declared, is_root: bool) -> R
         if inner_declared is None or not _has_rules(inner):
             continue
         embedded = bool(inner_node.get("x-kubernetes-embedded-resource"))
-        found = _rules(inner, inner_node, inner_declared, embedded)
+        inner_rules = _rules(inner, inner_node, inner_declared, embedded)
         if name in ("items", "additionalProperties"):
-            items[name] = found
+            items[name] = inner_rules
         else:
-            properties[name.removeprefix("properties[").removesuffix("]")] = found
+            properties[name.removeprefix("properties[").removesuffix("]")] = inner_rules
     all_of = tuple(_rules(each, node, declared, is_root) for each in holder.get("allOf") or () if _has_rules(each))
-    rules = compiled(holder.get(RULES) or (), declared)
+    rules = compile_rules(holder.get(RULES) or (), declared)
     return Rules(declared, is_root, rules, properties, items.get("additionalProperties"), items.get("items"), all_of)
 
 

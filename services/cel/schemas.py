@@ -69,7 +69,7 @@ class Declared:
 _KEY: Final = Declared(_TEXT, types.STRING, 2)
 
 
-def escaped(name: str) -> str | None:
+def escape(name: str) -> str | None:
     """Return a property's name in expressions; None if no expression can name it."""
     if name in _KEYWORDS:
         return f"__{name}__"
@@ -78,18 +78,18 @@ def escaped(name: str) -> str | None:
     return re.sub(r"__|[-./]", lambda match: _ESCAPED[match[0]], name)
 
 
-def unescaped(name: str) -> str | None:
+def unescape(name: str) -> str | None:
     """Return the property for a name in an expression; None if the name is not a valid escaped name."""
-    found = re.split(r"(__[^_]+__)", name)
-    for place in range(1, len(found), 2):
-        inside = found[place][2:-2]
-        if found[place] in _PLAIN:
-            found[place] = _PLAIN[found[place]]
-        elif inside in _KEYWORDS and len(found[place]) == len(name):
-            found[place] = inside
+    parts = re.split(r"(__[^_]+__)", name)
+    for place in range(1, len(parts), 2):
+        inside = parts[place][2:-2]
+        if parts[place] in _PLAIN:
+            parts[place] = _PLAIN[parts[place]]
+        elif inside in _KEYWORDS and len(parts[place]) == len(name):
+            parts[place] = inside
         else:
             return None
-    return "".join(found)
+    return "".join(parts)
 
 
 def declare(schema: Schema, *, is_root: bool = False, name: str = "self") -> Declared | None:
@@ -152,15 +152,15 @@ def _declared_object(schema: Schema, name: str) -> Declared:
     fields: dict[str, Declared] = {}
     least = 2
     required = schema.get("required") or ()
-    for each, inner in (schema.get("properties") or {}).items():
-        said = escaped(each)
-        found = _child(inner, f"{name}.{said or each}")
-        if found is None:
+    for property_name, inner in (schema.get("properties") or {}).items():
+        field_name = escape(property_name)
+        property_type = _child(inner, f"{name}.{field_name or property_name}")
+        if property_type is None:
             continue
-        if said is not None:
-            fields[said] = found
-        if each in required and inner.get("default") is None:
-            least += len(utf8(each)) + found.least_bytes + 4
+        if field_name is not None:
+            fields[field_name] = property_type
+        if property_name in required and inner.get("default") is None:
+            least += len(utf8(property_name)) + property_type.least_bytes + 4
     return Declared(schema, object_of(name), least, fields=fields)
 
 
@@ -188,15 +188,15 @@ def objects(*declared: Declared) -> dict[str, Fields]:
     return found
 
 
-def _collect(declared: Declared, found: dict[str, Fields]) -> None:
+def _collect(declared: Declared, fields_by_type: dict[str, Fields]) -> None:
     if declared.type.kind == "object":
         fields = {name: each.type for name, each in declared.fields.items()}
         # A keyword is a field's name as it stands, too.
-        found[declared.type.name] = fields | {
-            word: fields[said] for word in _KEYWORDS if (said := f"__{word}__") in fields
+        fields_by_type[declared.type.name] = fields | {
+            word: fields[field_name] for word in _KEYWORDS if (field_name := f"__{word}__") in fields
         }
-    for each in (*declared.fields.values(), *([] if declared.items is None else [declared.items])):
-        _collect(each, found)
+    for child in (*declared.fields.values(), *([] if declared.items is None else [declared.items])):
+        _collect(child, fields_by_type)
 
 
 def sizes(root: Declared) -> Sizes:
@@ -278,13 +278,13 @@ def _list_value(document: Any, declared: Declared) -> Any:
         raise EvaluationError("invalid data, expected an array for the provided schema with type=array")
     assert declared.items is not None
     items = declared.items
-    found = [value(each, items) for each in document]
+    items_value = [value(each, items) for each in document]
     match declared.schema.get("x-kubernetes-list-type"):
         case "map":
-            return MapList(found, tuple(declared.schema.get("x-kubernetes-list-map-keys") or ()))
+            return MapList(items_value, tuple(declared.schema.get("x-kubernetes-list-map-keys") or ()))
         case "set":
-            return SetList(found)
-    return found
+            return SetList(items_value)
+    return items_value
 
 
 def _text_value(document: Any, declared: Declared) -> Any:
@@ -327,14 +327,14 @@ def _duration(text: str) -> Duration:
         return times.duration(text)
     except EvaluationError:
         nanos = 0
-        found = _PERIOD.findall(text)
-        for _, count, unit in found:
+        periods = _PERIOD.findall(text)
+        for _, count, unit in periods:
             size = _PERIODS_NS.get(unit.lower(), _PERIODS_NS.get(unit.lower().removesuffix("s"), 0))
             nanos += whole(count) * size
             if not size:
-                found = []
+                periods = []
                 break
-        if not found:
+        if not periods:
             raise EvaluationError(f"Invalid duration {text}: unable to parse {text} as duration") from None
         return Duration(nanos)
 
@@ -400,18 +400,18 @@ class ObjectValue(Mapping[str, Any]):
         self._document, self._declared = document, declared
 
     def __getitem__(self, key: str) -> Any:
-        name = unescaped(key)
-        found = None if name is None else self._document.get(name)
+        name = unescape(key)
+        field_value = None if name is None else self._document.get(name)
         declared = self._declared.fields.get(key)
         if declared is None:
             declared = self._declared.fields.get(f"__{key}__") if key in _KEYWORDS else None
-        if found is None or declared is None:
+        if field_value is None or declared is None:
             raise KeyError(key)
-        return value(found, declared)
+        return value(field_value, declared)
 
     def __iter__(self) -> Iterator[str]:
         fields = self._declared.fields
-        return (said for name in self._document if (said := escaped(name)) is not None and said in fields)
+        return (said for name in self._document if (said := escape(name)) is not None and said in fields)
 
     def __len__(self) -> int:
         return len(self._document)
@@ -424,13 +424,13 @@ class ObjectValue(Mapping[str, Any]):
             return isinstance(other, Mapping) and dict(self) == dict(other)
         if len(self) != len(other):
             return False
-        for name, each in self._document.items():
-            said = escaped(name)
-            declared = None if said is None else self._declared.fields.get(said)
+        for name, field_value in self._document.items():
+            field_name = escape(name)
+            declared = None if field_name is None else self._declared.fields.get(field_name)
             if declared is None:
-                if name in other._document and each != other._document[name]:
+                if name in other._document and field_value != other._document[name]:
                     return False
-            elif other._document.get(name) is None or not equal(value(each, declared), other[said or ""]):
+            elif other._document.get(name) is None or not equal(value(field_value, declared), other[field_name or ""]):
                 return False
         return True
 
@@ -456,7 +456,7 @@ class MapList(list[Any]):
 
     def __init__(self, items: Any, keys: tuple[str, ...]) -> None:
         super().__init__(items)
-        self._keys = tuple(escaped(each) or each for each in keys)
+        self._keys = tuple(escape(each) or each for each in keys)
 
     def _key(self, item: Any) -> tuple[Any, ...]:
         return tuple(item.get(each) for each in self._keys)
@@ -470,13 +470,13 @@ class MapList(list[Any]):
 
     def cel_add(self, other: Any) -> MapList:
         """Return the list with items of the other list in place of those with the same keys; the rest is appended."""
-        found = MapList(self, ())
-        found._keys = self._keys
-        places = {self._key(each): place for place, each in enumerate(found)}
-        for each in other:
-            place = places.get(self._key(each))
+        union = MapList(self, ())
+        union._keys = self._keys
+        places = {self._key(each): place for place, each in enumerate(union)}
+        for addition in other:
+            place = places.get(self._key(addition))
             if place is None:
-                found.append(each)
+                union.append(addition)
             else:
-                found[place] = each
-        return found
+                union[place] = addition
+        return union

@@ -36,10 +36,10 @@ class CompileError(ValueError):
 
     def __init__(self, source: str, issues: list[Issue]) -> None:
         self.issues = sorted(issues, key=lambda issue: issue.at)
-        super().__init__("\n".join(_shown(source, issue) for issue in self.issues))
+        super().__init__("\n".join(_issue_text(source, issue) for issue in self.issues))
 
 
-def _shown(source: str, issue: Issue) -> str:
+def _issue_text(source: str, issue: Issue) -> str:
     line = source.count("\n", 0, issue.at)
     start = source.rfind("\n", 0, issue.at) + 1
     column = issue.at - start
@@ -260,7 +260,7 @@ class Parser:
         """Record an issue: a reason why the expression is not valid."""
         self.issues.append(Issue(at, message))
 
-    def made(self, node: N, *children: Node | None) -> N:
+    def check_depth(self, node: N, *children: Node | None) -> N:
         """Return the node with its depth set. Raises: when the tree grows too deep."""
         node.depth = 1 + max((child.depth for child in children if child is not None), default=0)
         if node.depth > DEPTH_MAX:
@@ -270,17 +270,17 @@ class Parser:
 
     def call(self, at: int, function: str, *args: Node, target: Node | None = None) -> Call:
         """Return a call."""
-        return self.made(Call(at, function, list(args), target), target, *args)
+        return self.check_depth(Call(at, function, list(args), target), target, *args)
 
     def _read(self) -> list[_Token]:
-        found: list[_Token] = []
+        tokens: list[_Token] = []
         text, at = self._text, 0
         while True:
             space = _SPACE.match(text, at)
             at = space.end() if space else at
             if at >= len(text):
-                found.append(_Token("end", "<EOF>", len(text)))
-                return found
+                tokens.append(_Token("end", "<EOF>", len(text)))
+                return tokens
             match = _TOKEN.match(text, at)
             if match is None:
                 wrong = _UNFINISHED.match(text, at)
@@ -289,7 +289,7 @@ class Parser:
                 self.issues.append(Issue(at, f"Syntax error: token recognition error at: '{seen}'"))
                 at += size
             else:
-                found.append(_Token(match.lastgroup or "", match[0], at))
+                tokens.append(_Token(match.lastgroup or "", match[0], at))
                 at = match.end()
 
     def _step(self) -> _Token:
@@ -351,11 +351,11 @@ class Parser:
         """Read operands and the operators between them that bind at this level or tighter."""
         node = self._unary()
         while True:
-            found = next((i for i, signs in enumerate(_LEVELS) if i >= level and self._is(*signs)), None)
-            if found is None:
+            operator_level = next((i for i, signs in enumerate(_LEVELS) if i >= level and self._is(*signs)), None)
+            if operator_level is None:
                 return node
             token = self._step()
-            right = self._binary(found + 1)
+            right = self._binary(operator_level + 1)
             node = self.call(token.at, "@in" if token.text == "in" else f"_{token.text}_", node, right)
 
     def _unary(self) -> Node:
@@ -390,9 +390,9 @@ class Parser:
                 if optional:
                     node = self.call(dot.at, "_?._", node, Literal(self._now.at, name))
                 elif opened := self._takes("("):
-                    node = self._called(opened.at, name, node, self._arguments())
+                    node = self._call_or_macro(opened.at, name, node, self._arguments())
                 else:
-                    node = self.made(Select(dot.at, node, name), node)
+                    node = self.check_depth(Select(dot.at, node, name), node)
             elif opened := self._takes("["):
                 optional = self._takes("?")
                 key = self._index()
@@ -418,19 +418,19 @@ class Parser:
         raise _End
 
     def _arguments(self) -> list[Node]:
-        found: list[Node] = []
+        arguments: list[Node] = []
         if self._takes(")"):
-            return found
+            return arguments
         if self._now.kind == "end":
             self.fail(self._now.at, f"Syntax error: mismatched input '<EOF>' expecting {_STARTS_OR_CLOSE}")
             raise _End
         while True:
-            found.append(self._expression())
+            arguments.append(self._expression())
             if not self._takes(","):
                 self._wants(")")
-                return found
+                return arguments
 
-    def _called(self, at: int, name: str, target: Node | None, args: list[Node]) -> Node:
+    def _call_or_macro(self, at: int, name: str, target: Node | None, args: list[Node]) -> Node:
         macro = self._macros.get((name, len(args), target is not None))
         if macro is not None:
             expanded = macro(self, at, target, args)
@@ -448,7 +448,7 @@ class Parser:
                 value = float(self._step().text)
                 return Literal(at, -value if minus else value)
             case "text":
-                return Literal(at, self._unquoted(self._step()))
+                return Literal(at, self._unquote(self._step()))
             case "bytes":
                 return Literal(at, self._bytes(self._step()))
             case "word" if token.text in ("true", "false", "null"):
@@ -478,7 +478,7 @@ class Parser:
         if token.text in RESERVED:
             self.fail(token.at, f"reserved identifier: {token.text}")
         if opened := self._takes("("):
-            return self._called(opened.at, prefix + token.text, None, self._arguments())
+            return self._call_or_macro(opened.at, prefix + token.text, None, self._arguments())
         node: Node = Ident(token.at, prefix + token.text)
         if self._begins_object():
             names = [prefix + token.text]
@@ -506,7 +506,7 @@ class Parser:
             if not self._takes(","):
                 self._wants("}", "{'}', ','}")
                 break
-        return self.made(ObjectOf(at, name, fields, colons), *(value for _, value, _ in fields))
+        return self.check_depth(ObjectOf(at, name, fields, colons), *(value for _, value, _ in fields))
 
     def _list(self, at: int) -> Node:
         items: list[Node] = []
@@ -519,7 +519,7 @@ class Parser:
             if not self._takes(","):
                 self._wants("]", "{']', ','}")
                 break
-        return self.made(ListOf(at, items, frozenset(optional)), *items)
+        return self.check_depth(ListOf(at, items, frozenset(optional)), *items)
 
     def _map(self, at: int) -> Node:
         entries: list[tuple[Node, Node, bool]] = []
@@ -532,7 +532,7 @@ class Parser:
             if not self._takes(","):
                 self._wants("}", "{'}', ','}")
                 break
-        return self.made(MapOf(at, entries), *(each for entry in entries for each in entry[:2]))
+        return self.check_depth(MapOf(at, entries), *(each for entry in entries for each in entry[:2]))
 
     def _number(self, token: _Token, negative: bool) -> int | Uint:
         text = token.text.rstrip("uU") if token.kind == "uint" else token.text
@@ -546,7 +546,7 @@ class Parser:
             self.fail(token.at, "invalid int literal")
         return value
 
-    def _unquoted(self, token: _Token) -> str:
+    def _unquote(self, token: _Token) -> str:
         text = token.text
         if text[0] in "rR":
             return text[4:-3] if text[1:4] in ('"""', "'''") else text[2:-1]
@@ -562,24 +562,24 @@ class Parser:
     def _bytes(self, token: _Token) -> bytes:
         text = token.text[1:]
         if text[0] in "rR":
-            return self._unquoted(_Token("text", text, token.at)).encode()
+            return self._unquote(_Token("text", text, token.at)).encode()
         body = text[3:-3] if text[:3] in ('"""', "'''") else text[1:-1]
-        found = bytearray()
+        content = bytearray()
         at = 0
         for match in re.finditer(_ESCAPE, body):
-            found += body[at : match.start()].encode()
+            content += body[at : match.start()].encode()
             at = match.end()
             code = match[0][1:]
             if code[0] in "uU":
                 self.fail(token.at, "unable to unescape string")
                 return b""
             if code[0] in "xX":
-                found.append(int(code[1:], 16))
+                content.append(int(code[1:], 16))
             elif code[0] in "0123":
-                found.append(int(code, 8))
+                content.append(int(code, 8))
             else:
-                found += _SIMPLE[code].encode()
-        return bytes(found + body[at:].encode())
+                content += _SIMPLE[code].encode()
+        return bytes(content + body[at:].encode())
 
 
 def _character(match: re.Match[str]) -> str:

@@ -29,10 +29,10 @@ class Type:
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})" if self.params else self.name
 
-    def spoken(self) -> str:
+    def display_name(self) -> str:
         """Return the name in type errors: `any` and `duration` without their package."""
         if self.params:
-            return f"{self.name}({', '.join(each.spoken() for each in self.params)})"
+            return f"{self.name}({', '.join(each.display_name() for each in self.params)})"
         return _SPOKEN.get(self.name, self.name)
 
     @property
@@ -99,7 +99,7 @@ def parameter(name: str) -> Type:
     return Type(name, (), "parameter")
 
 
-def unwrapped(what: Type) -> tuple[Type, bool]:
+def unwrap_optional(what: Type) -> tuple[Type, bool]:
     """Return the type inside an optional type and True, or the type itself and False."""
     return (what.params[0], True) if what.name == "optional_type" else (what, False)
 
@@ -114,8 +114,8 @@ class Substitution:
     def assign(self, *pairs: tuple[Type, Type]) -> bool:
         """Return whether each first type can be used in place of the second; if so, keep the resulting bindings."""
         self._undo.clear()
-        for each, wanted in pairs:
-            if not self._assignable(each, wanted):
+        for argument_type, wanted in pairs:
+            if not self._assignable(argument_type, wanted):
                 break
         else:
             return True
@@ -134,9 +134,9 @@ class Substitution:
     def apply(self, what: Type, *, final: bool = False) -> Type:
         """Return the type with its variables replaced; `final`: unbound variables become `dyn`."""
         if what.kind == "parameter":
-            found = self._known.get(what)
-            if found is not None:
-                return self.apply(found, final=final)
+            bound_type = self._known.get(what)
+            if bound_type is not None:
+                return self.apply(bound_type, final=final)
             return DYN if final else what
         if not what.params:
             return what
@@ -173,16 +173,16 @@ class Substitution:
         """Return whether the variable can stand for the type, and whether it stood for something before."""
         if one == variable:
             return True, True
-        found = self._known.get(variable)
-        if found is None:
+        known_type = self._known.get(variable)
+        if known_type is None:
             if self._occurs(variable, one):
                 return False, False
             self._set(variable, one)
             return True, False
-        if found == one:
+        if known_type == one:
             return True, True
-        if self._assignable(one, found):
-            general = most_general(one, found)
+        if self._assignable(one, known_type):
+            general = most_general(one, known_type)
             if not self._occurs(variable, general):
                 self._set(variable, general)
             return True, True

@@ -45,27 +45,27 @@ class Url:
         """Return the path as written if that is a valid encoding; otherwise escape it anew."""
         if self.path == "*" or _KEPT.issuperset(self.path):
             return self.path
-        return "".join(chr(byte) if chr(byte) in _PATH else f"%{byte:02X}" for byte in _unescaped(utf8(self.path)))
+        return "".join(chr(byte) if chr(byte) in _PATH else f"%{byte:02X}" for byte in _unescape(utf8(self.path)))
 
     def query_values(self) -> dict[str, list[str]]:
         """Return the query's values by key; unreadable ones are left out."""
-        found: dict[str, list[str]] = {}
-        for each in self.query.split("&"):
-            if not each or ";" in each or _wrong_escape(each):
+        values: dict[str, list[str]] = {}
+        for pair in self.query.split("&"):
+            if not pair or ";" in pair or _wrong_escape(pair):
                 continue
-            key, _, value = each.partition("=")
-            found.setdefault(_text(key), []).append(_text(value))
-        return found
+            key, _, value = pair.partition("=")
+            values.setdefault(_text(key), []).append(_text(value))
+        return values
 
 
 register(Url, URL)
 
 
 def _text(part: str) -> str:
-    return _unescaped(utf8(part.replace("+", " "))).decode(errors="replace")
+    return _unescape(utf8(part.replace("+", " "))).decode(errors="replace")
 
 
-def _unescaped(part: bytes) -> bytes:
+def _unescape(part: bytes) -> bytes:
     return _HEX.sub(lambda match: bytes((int(match[1], 16),)), part)
 
 
@@ -82,7 +82,7 @@ def _wrong_escape(text: str) -> str:
 @lru_cache(maxsize=4096)
 def url(text: str) -> Url:
     """Return the URL. Raises: EvaluationError."""
-    found, reason = _parsed(text)
+    found, reason = _parse(text)
     if found is None:
         shown = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         raise EvaluationError(f'URL parse error during conversion from string: parse "{shown}": {reason}')
@@ -91,11 +91,11 @@ def url(text: str) -> Url:
 
 def problem(text: str) -> str:
     """Return why the text is no valid URL, in Go's words; empty if it is valid."""
-    found, reason = _parsed(text)
+    found, reason = _parse(text)
     return "" if found is not None else f'parse "{text}": {reason}'
 
 
-def _parsed(text: str) -> tuple[Url | None, str]:
+def _parse(text: str) -> tuple[Url | None, str]:
     if any(ord(sign) < 32 or ord(sign) == 127 for sign in text):
         return None, "net/url: invalid control character in URL"
     if not text:
@@ -123,7 +123,7 @@ def _parsed(text: str) -> tuple[Url | None, str]:
             return None, "net/url: invalid userinfo"
         if reason := _host_problem(host):
             return None, reason
-        host = _unescaped(utf8(host)).decode(errors="replace")
+        host = _unescape(utf8(host)).decode(errors="replace")
     if wrong := _wrong_escape(rest):
         return None, f'invalid URL escape "{wrong}"'
     return Url(scheme, host, rest, query), ""

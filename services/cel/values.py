@@ -143,9 +143,9 @@ def register(kind: type, what: Type, *, is_compared: bool = True) -> None:
 
 def type_of(value: Any) -> Type:
     """Return the value's type; lists and maps have elements of type `dyn`."""
-    found = _NAMES.get(type(value))
-    if found is not None:
-        return found
+    scalar_type = _NAMES.get(type(value))
+    if scalar_type is not None:
+        return scalar_type
     if isinstance(value, Mapping):
         return types.map_of(types.DYN, types.DYN)
     return types.list_of(types.DYN) if isinstance(value, list) else types.DYN
@@ -223,7 +223,7 @@ def _hashable(value: Any) -> bool:
     return type(value) in (bool, int, Uint, float, str)
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value as text for error messages."""
     if type(value) is bool:
         return "true" if value else "false"
@@ -252,14 +252,14 @@ def at_index(holder: Any, key: Any) -> Any:
         try:
             return holder[key if type(key) is str else key_of(key)]
         except KeyError:
-            raise NoSuchKey(f"no such key: {shown(key)}") from None
+            raise NoSuchKey(f"no such key: {value_text(key)}") from None
         except TypeError:
             raise EvaluationError(f"unsupported key type: {type_name(key)}") from None
     if isinstance(holder, list | tuple):
         place = _place(key)
         if 0 <= place < len(holder):
             return holder[place]
-        raise EvaluationError(f"index out of bounds: {shown(key)}")
+        raise EvaluationError(f"index out of bounds: {value_text(key)}")
     if type(holder) is Optional:
         return optional_index(holder, key)
     raise EvaluationError("no such overload")
@@ -271,7 +271,7 @@ def _place(key: Any) -> int:
     if type(key) is Uint or type(key) is float:
         if INT_MIN <= key <= INT_MAX and key == math.floor(key):
             return int(key)
-        raise EvaluationError(f"unsupported index value {shown(key)} in list")
+        raise EvaluationError(f"unsupported index value {value_text(key)} in list")
     raise EvaluationError(f"unsupported index type '{type_name(key)}' in list")
 
 

@@ -91,7 +91,7 @@ def semver(text: str) -> Semver:
     return Semver(major, minor, patch, names)
 
 
-def normalized(text: str) -> str:
+def normalize(text: str) -> str:
     """Return the version without `v` and leading zeros, with missing parts added. Raises: EvaluationError."""
     text = text.removeprefix("v")
     parts = text.split(".", 2)

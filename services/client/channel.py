@@ -71,12 +71,12 @@ _log = structlog.get_logger()
 
 def targets_of(server: str) -> list[str]:
     """Return the servers of a comma-separated list. Raises: ValueError for one that is not HOST:PORT."""
-    found = [each.strip() for each in server.split(",")]
-    for each in found:
-        host, _, port = each.rpartition(":")
+    targets = [each.strip() for each in server.split(",")]
+    for target in targets:
+        host, _, port = target.rpartition(":")
         if not host or not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
-            raise ValueError(f"{each!r}: want HOST:PORT")
-    return found
+            raise ValueError(f"{target!r}: want HOST:PORT")
+    return targets
 
 
 class Renewed(Exception):
@@ -186,7 +186,7 @@ class Link:
                 why = str(error) or type(error).__name__
                 if isinstance(error, grpc.aio.AioRpcError):
                     why = f"{error.code().name}: {error.details()}"
-                await self._failed(why)
+                await self._on_failed(why)
                 self._try_next(channel)
                 broken(why, _status_of(error))
             finally:
@@ -207,7 +207,7 @@ class Link:
         await stream.code()
         raise ConnectionError("the server closed the stream")
 
-    async def _explained(self, why: str) -> tuple[str, str]:
+    async def _explain(self, why: str) -> tuple[str, str]:
         """Return why no stream comes to be, and what may help."""
         if self.tls is not None:
             why = await self.tls.why_refused(self.target) or why
@@ -219,14 +219,14 @@ class Link:
             )
         return why, "is an API server listening there, and does it accept this token?"
 
-    async def _failed(self, why: str) -> None:
+    async def _on_failed(self, why: str) -> None:
         """Note a stream that broke or never came to be; a row of them is logged, with the reason if a handshake shows
         it (X-TLS3)."""
         self.reconnects += 1
         self._failures += 1
         if self._failures == TRIES_BEFORE_LOGGING or self._failures % 100 == 0:
             # A task of its own: after a group that failed, a timeout in this one ends it for good (Python 3.11.2).
-            why, hint = await asyncio.create_task(self._explained(why))
+            why, hint = await asyncio.create_task(self._explain(why))
             _log.warning("apiserver.unreachable", target=self.target, tries=self._failures, error=why, hint=hint)
 
 
@@ -249,7 +249,7 @@ async def wait_for_attempt(
         await asyncio.sleep(min(left_s, CONNECTED_POLL_S))
 
 
-async def taken(stream: Any) -> None:
+async def wait_until_accepted(stream: Any) -> None:
     """Wait until the server has taken a stream; nothing may be written before.
 
     A write to a stream without a connection succeeds and is lost. A write to a stream that the server is refusing

@@ -68,18 +68,18 @@ def kinds_of(group: dict[str, Any]) -> Iterator[ServedKind]:
     seen: set[str] = set()
     for version in group["versions"]:
         path = f"/apis/{name}/{version['version']}" if name else f"/api/{version['version']}"
-        for each in version.get("resources", ()):
-            plural, verbs = each["resource"], each["verbs"]
+        for resource in version.get("resources", ()):
+            plural, verbs = resource["resource"], resource["verbs"]
             if plural in seen or (name, plural) in SECOND_NAMES or "get" not in verbs:
                 continue
             seen.add(plural)
             yield ServedKind(
-                each["responseKind"]["kind"],
+                resource["responseKind"]["kind"],
                 plural,
-                each.get("singularResource", ""),
-                tuple(each.get("shortNames", ())),
+                resource.get("singularResource", ""),
+                tuple(resource.get("shortNames", ())),
                 name,
                 path,
-                each["scope"] == "Namespaced",
+                resource["scope"] == "Namespaced",
                 "list" in verbs and (f"{plural}.{name}" if name else plural) not in COMPUTED,
             )

@@ -73,17 +73,17 @@ class SeriesCorrelator:
     def observe(self, action: RecordEvent, name: str, now: float, wall: float) -> tuple[RecordEvent, Series] | None:
         """Return the object to create or patch now, with its identity; None if the observation is only counted."""
         key = _key(action)
-        found = self._known.get(key)
-        if found is None:
+        series = self._known.get(key)
+        if series is None:
             if len(self._known) >= MEMORY_MAX:
                 self._forget(next(iter(self._known)))
-            found = self._known[key] = Series(action, name, wall, wall, now)
-            return key, found
-        found.count += 1
-        found.last_s, found.seen_s = wall, now
-        if found.count == 2:
-            return key, found
-        self._behind[key] = found
+            series = self._known[key] = Series(action, name, wall, wall, now)
+            return key, series
+        series.count += 1
+        series.last_s, series.seen_s = wall, now
+        if series.count == 2:
+            return key, series
+        self._behind[key] = series
         return None
 
     @property

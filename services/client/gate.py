@@ -63,7 +63,7 @@ class Gate:
         finally:
             self._waiting.pop(future, None)
 
-    async def passed(self, work: Callable[[], Awaitable[T]], sort: str, what: str, deadline_s: float) -> T:
+    async def pass_through(self, work: Callable[[], Awaitable[T]], sort: str, what: str, deadline_s: float) -> T:
         """Pass the request and the answer through the gate and return the work's result. Raises: UnknownOutcome at the
         deadline.
         """
@@ -74,11 +74,11 @@ class Gate:
                 await self._take_time(is_up=True)
                 if self.faults.duplicate and self.random.random() < self.faults.duplicate:
                     self._send_again(work)
-                found = await work()
+                answer = await work()
                 if self.faults.cuts_replies or self._is_lost():
                     await self._nothing()
                 await self._take_time(is_up=False)
-                return found
+                return answer
         except TimeoutError:
             raise UnknownOutcome(f"no answer to {what} within {deadline_s:g} s") from None
 
@@ -89,7 +89,7 @@ class Gate:
         await self._nothing()
         raise AssertionError("nothing has come to an end")
 
-    async def opened(self, what: str) -> None:
+    async def wait_open(self, what: str) -> None:
         """Wait until a stream is open: one request, sent until it arrives. Raises: UnknownOutcome."""
         try:
             async with asyncio.timeout(WATCH_SILENCE_S):
@@ -120,12 +120,12 @@ class Gate:
     def _send_again(self, work: Callable[[], Awaitable[Any]]) -> None:
         late_s = self.random.uniform(0.0, DUPLICATE_LATE_MAX_S) * self.random.random()
 
-        async def again() -> None:
+        async def send() -> None:
             await asyncio.sleep(late_s)
             with suppress(ApiError, UnknownOutcome):  # no caller waits for this answer
                 await work()
 
-        task = asyncio.get_running_loop().create_task(again())
+        task = asyncio.get_running_loop().create_task(send())
         self._copies[task] = None
         task.add_done_callback(lambda done: self._copies.pop(done, None))
 
@@ -175,13 +175,13 @@ class GatedApi:
         deadline_s = request.deadline_s or REQUEST_DEADLINE_S
         sort = sort_of(request)
         call = self._gate.delivered_late if sort in self._gate.faults.late else self._api.call
-        return await self._gate.passed(lambda: call(request), sort, what, deadline_s)
+        return await self._gate.pass_through(lambda: call(request), sort, what, deadline_s)
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches in order; while the gate has faults, late or not at all."""
         gate = self._gate
         if not gate.is_open:
-            await gate.opened(f"watch {request.resource}")
+            await gate.wait_open(f"watch {request.resource}")
         source = self._api.watch(request)
         try:
             while gate.is_open:
@@ -309,5 +309,5 @@ class GatedTransport:
         else:
             gate = own if not own.is_open else its
             what = f"create nodetokens {node}"
-            api = await gate.passed(lambda: self._inner.node_api(node), "", what, ATTEMPT_MAX_S)
+            api = await gate.pass_through(lambda: self._inner.node_api(node), "", what, ATTEMPT_MAX_S)
         return ObservedApi(GatedApi(GatedApi(api, own), its), self._gates)

@@ -46,27 +46,27 @@ class Followed(Protocol):
 
     resource: str
 
-    def replaced(self, items: list[Item], rv: int) -> None:
+    def on_replaced(self, items: list[Item], rv: int) -> None:
         """Replace the state: exactly these objects exist at version `rv`."""
         ...
 
-    def happened(self, event: WatchEvent) -> None:
+    def on_event(self, event: WatchEvent) -> None:
         """Take the change of one object."""
         ...
 
-    def progressed(self, rv: int, *, is_bookmark: bool) -> None:
+    def on_progressed(self, rv: int, *, is_bookmark: bool) -> None:
         """Note that all changes of the kind up to version `rv` were seen."""
         ...
 
 
 class Beginning(Protocol):
-    """Receiver of a state object by object; `Followed.replaced` then gets no objects."""
+    """Receiver of a state object by object; `Followed.on_replaced` then gets no objects."""
 
     def began(self) -> None:
         """Begin a new state; discard an unfinished one."""
         ...
 
-    def arrived(self, item: Item) -> None:
+    def on_arrived(self, item: Item) -> None:
         """Take one object of the state."""
         ...
 
@@ -167,7 +167,7 @@ class Reflector:
             if self._beginning is not None:
                 self._beginning.began()
                 for item in items:
-                    self._beginning.arrived(item)
+                    self._beginning.on_arrived(item)
                 items = []
             self._replace(items, rv)
         is_initial = self._must_relist
@@ -235,7 +235,7 @@ class Reflector:
                 if event.type == "ADDED":
                     item = Item(Key(event.namespace, event.name), event.rv, event.body, event.traceparent)
                     if self._beginning is not None:
-                        self._beginning.arrived(item)
+                        self._beginning.on_arrived(item)
                     else:
                         initial.append(item)
                 elif event.type == "BOOKMARK" and event.initial_events_end:
@@ -246,10 +246,10 @@ class Reflector:
             if event.type == "BOOKMARK":
                 is_bookmark = True
             else:
-                self._informer.happened(event)
+                self._informer.on_event(event)
             self.last_rv = max(self.last_rv, event.rv)
         if initial is None and batch:
-            self._informer.progressed(self.last_rv, is_bookmark=is_bookmark)
+            self._informer.on_progressed(self.last_rv, is_bookmark=is_bookmark)
         return initial
 
     def _items(self, raw: list[msgspec.Raw]) -> list[Item]:
@@ -266,7 +266,7 @@ class Reflector:
         self._too_large = 0
         self.last_rv = rv
         self.relists_total += 1
-        self._informer.replaced(items, rv)
+        self._informer.on_replaced(items, rv)
 
 
 class Informer(Generic[V]):
@@ -292,16 +292,16 @@ class Informer(Generic[V]):
         `spread_s`: after a failure wait up to this much longer, because many informers fail at once.
         """
         if isinstance(resource, Resource):
-            found = resource
+            served_resource = resource
         else:
-            found = resources()[resource] if resource else resource_of_view(view)
-        self.resource = found.name
+            served_resource = resources()[resource] if resource else resource_of_view(view)
+        self.resource = served_resource.name
         self._part = _EVERYTHING | part
         self.lister: Store[V] = Store(
             view,
-            kind=found.kind,
+            kind=served_resource.kind,
             keep_documents=keep_documents,
-            matches=_matcher(found.name, **self._part),
+            matches=_matcher(served_resource.name, **self._part),
             now=clock.now,
         )
         # The hash of everything held is worth its time only where it is read.
@@ -390,7 +390,7 @@ class Informer(Generic[V]):
         """Return counters and gauges of this informer."""
         return METRICS.of(self, self.resource)
 
-    def replaced(self, items: list[Item], rv: int) -> None:
+    def on_replaced(self, items: list[Item], rv: int) -> None:
         """Replace the cached state; handlers are called with the differences."""
         if self.has_synced:
             self.taken_anew.append((self.last_rv, rv))
@@ -399,7 +399,7 @@ class Informer(Generic[V]):
         self._unlogged += len(items)
         self._after(rv)
 
-    def happened(self, event: WatchEvent) -> None:
+    def on_event(self, event: WatchEvent) -> None:
         """Store this change and call the handlers."""
         self.events_total += 1
         self._unlogged += 1
@@ -411,7 +411,7 @@ class Informer(Generic[V]):
             self.lister.put(key, event.rv, event.body, event.traceparent)
         self.lister.reached_rv = event.rv
 
-    def progressed(self, rv: int, *, is_bookmark: bool) -> None:
+    def on_progressed(self, rv: int, *, is_bookmark: bool) -> None:
         """Note that all changes up to `rv` have been delivered."""
         self.lister.reached_rv = rv
         self._after(rv)

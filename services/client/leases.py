@@ -78,7 +78,7 @@ class Elector:
         """Uid of the Lease in this candidate's last write; empty before."""
         return str((self._document.get("metadata") or {}).get("uid") or "")
 
-    def deposed(self) -> None:
+    def on_deposed(self) -> None:
         """Note a write that was refused because another leads: `hold` ends at once."""
         self._deposed.set()
 
@@ -91,8 +91,8 @@ class Elector:
         while True:
             try:
                 now = self._clock.now()
-                found = await self.look(now)
-                if (found is None or self._record.may_take(now)) and await self.take(found):
+                lease = await self.look(now)
+                if (lease is None or self._record.may_take(now)) and await self.take(lease):
                     return self.epoch
             except (ApiError, UnknownOutcome) as error:
                 log.warning("lease.failed", lease=str(self.lease), reason=str(error))
@@ -109,7 +109,7 @@ class Elector:
         try:
             while not reason:
                 await self._pause()
-                renewed_s, reason = await self._renewed(self._clock.now() if until_taken else renewed_s)
+                renewed_s, reason = await self._renew_once(self._clock.now() if until_taken else renewed_s)
         except asyncio.CancelledError:
             await self._release()
             raise
@@ -117,7 +117,7 @@ class Elector:
         self.is_leader = False
         raise LeadershipLost(f"lease {self.lease}: {reason}")
 
-    async def _renewed(self, renewed_s: float) -> tuple[float, str]:
+    async def _renew_once(self, renewed_s: float) -> tuple[float, str]:
         """Renew once; return when that last succeeded, and why this process no longer leads, or ""."""
         if self._deposed.is_set():
             return renewed_s, "a write of ours was refused, another leads"
@@ -145,12 +145,12 @@ class Elector:
         self._record.observe(lease, now)
         return lease
 
-    async def take(self, found: Document | None) -> bool:
-        """Write the lease as ours over `found`, and return whether that succeeded; False if another wrote in between.
+    async def take(self, lease: Document | None) -> bool:
+        """Write the lease as ours over `lease`, and return whether that succeeded; False if another wrote in between.
         Raises: ApiError, UnknownOutcome.
         """
         sent_s = self._clock.now()
-        if found is None:
+        if lease is None:
             # It was deleted; an earlier leader must not outrank us, so the count goes on.
             self.transitions = self._record.seen[2] + 1 if self._record.seen is not None else 0
             document = {
@@ -161,8 +161,8 @@ class Elector:
             }
             writing = self._client.create(LEASES, document)
         else:
-            self.transitions = int((found.get("spec") or {}).get("leaseTransitions") or 0) + 1
-            writing = self._client.update(LEASES, self.lease, {**found, "spec": self._spec(None)})
+            self.transitions = int((lease.get("spec") or {}).get("leaseTransitions") or 0) + 1
+            writing = self._client.update(LEASES, self.lease, {**lease, "spec": self._spec(None)})
         try:
             self._document = await writing
         except Conflict:
@@ -181,13 +181,13 @@ class Elector:
         except (Conflict, NotFound):
             # Another client wrote, or an earlier renewal of ours took effect unnoticed: look.
             try:
-                found = await self._client.get(LEASES, self.lease)
+                lease = await self._client.get(LEASES, self.lease)
             except NotFound:
                 return "it was deleted"  # and the first candidate to notice makes it anew
-            spec = found.get("spec") or {}
+            spec = lease.get("spec") or {}
             if spec.get("holderIdentity") != self.holder or spec.get("leaseTransitions") != self.transitions:
                 return f"held by {spec.get('holderIdentity')!r} with {spec.get('leaseTransitions')} transitions"
-            self._document = found
+            self._document = lease
             return ""
 
     async def _release(self) -> None:

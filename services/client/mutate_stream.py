@@ -14,7 +14,7 @@ import msgspec
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import RequestEntityTooLarge, UnknownOutcome
 from services.api.wire import Request, Response
-from services.client.channel import BATCH_REQUESTS_MAX, LEAVE_MAX_S, Link, taken
+from services.client.channel import BATCH_REQUESTS_MAX, LEAVE_MAX_S, Link, wait_until_accepted
 from services.telemetry.metrics import Histogram
 
 DEADLINE_S = 30.0
@@ -119,7 +119,9 @@ class Calls:
         pending = self._pending.get(number)
         if pending is not None and not pending.answer.done():
             what = "no answer" if pending.is_sent else f"no connection to {self._link.target}"
-            pending.answer.set_exception(UnknownOutcome(f"{_named(pending.request)}: {what} within {deadline_s:g} s"))
+            pending.answer.set_exception(
+                UnknownOutcome(f"{_request_text(pending.request)}: {what} within {deadline_s:g} s")
+            )
 
     async def run(self) -> None:
         """Keep the stream up while there are requests; only cancellation ends it."""
@@ -127,7 +129,7 @@ class Calls:
             "Mutate",
             self._has_work,
             lambda stream, frames: (self._send(stream), self._receive(frames)),
-            self._broken,
+            self._on_broken,
             self._leave,
         )
 
@@ -139,7 +141,7 @@ class Calls:
             await asyncio.wait(sent, timeout=LEAVE_MAX_S)
 
     async def _send(self, stream: Any) -> None:
-        await taken(stream)
+        await wait_until_accepted(stream)
         self._is_leaving = False
         while True:
             while not self._outbox:
@@ -187,7 +189,7 @@ class Calls:
             Response(code=message.code, rv=message.rv, body=body, warnings=tuple(message.warnings))
         )
 
-    def _broken(self, why: str, status: bytes | None) -> None:
+    def _on_broken(self, why: str, status: bytes | None) -> None:
         """Fail every request that was on its way; what is unsent stays in the outbox."""
         for pending in list(self._pending.values()):
             if pending.answer.done():
@@ -196,10 +198,12 @@ class Calls:
                 code = int(msgspec.json.decode(status).get("code") or 401)
                 pending.answer.set_result(Response(code=code, body=status))
             elif pending.is_sent:
-                pending.answer.set_exception(UnknownOutcome(f"{_named(pending.request)}: connection lost ({why})"))
+                pending.answer.set_exception(
+                    UnknownOutcome(f"{_request_text(pending.request)}: connection lost ({why})")
+                )
 
 
-def _named(request: Request) -> str:
+def _request_text(request: Request) -> str:
     """Return a request in words: `create pods/binding default/web-1`."""
     sub = f"/{request.subresource}" if request.subresource else ""
     where = "/".join(part for part in (request.namespace, request.name) if part)

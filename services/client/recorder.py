@@ -205,17 +205,17 @@ class Recorder:
         self._last_tick = max(self._last_tick + 1, int(wall * 1e9) // _TICK_NS)
         name = f"{action.key.name}.{self._last_tick * _TICK_NS + self._random.getrandbits(12):x}"
         now = self._clock.now()
-        found: tuple[Hashable, Recorded | Series] | None
+        observation: tuple[Hashable, Recorded | Series] | None
         if series is not None:
             self._count(series, now)
-            found = series.observe(action, name, now, wall)
+            observation = series.observe(action, name, now, wall)
         else:
-            found = self._correlator.observe(action, name, now, wall)
-            self.limited_total += found is None
-        if found is None:
+            observation = self._correlator.observe(action, name, now, wall)
+            self.limited_total += observation is None
+        if observation is None:
             self._wake.set()  # a series has a time at which its count is written
             return
-        identity, recorded = found
+        identity, recorded = observation
         if identity not in self._pending and len(self._pending) >= QUEUE_MAX:
             self.dropped_total += 1
             return

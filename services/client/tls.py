@@ -44,15 +44,15 @@ class Material:
         """The common name of the certificate."""
         return common_name(self.leaf)
 
-    def described(self, files: "TlsFiles") -> dict[str, str]:
+    def describe(self, files: "TlsFiles") -> dict[str, str]:
         """Return the file paths, and digests of the contents read from them."""
-        found = {"certificate": str(files.certificate), "sha256": hashlib.sha256(self.chain).hexdigest()}
+        description = {"certificate": str(files.certificate), "sha256": hashlib.sha256(self.chain).hexdigest()}
         if files.authorities is not None:
-            found |= {
+            description |= {
                 "authorities": str(files.authorities),
                 "authorities_sha256": hashlib.sha256(self.authorities).hexdigest(),
             }
-        return found | {"valid_until": _time(self.leaf.not_valid_after_utc)}
+        return description | {"valid_until": _time(self.leaf.not_valid_after_utc)}
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ class TlsFiles:
 
     def stamps(self) -> tuple[object, ...]:
         """Return values that change whenever a file changes."""
-        found: list[object] = []
+        stamps: list[object] = []
         for path in filter(None, (self.certificate, self.key, self.authorities)):
             try:
                 seen = path.stat()
             except OSError:
-                found.append(None)
+                stamps.append(None)
             else:
-                found.append((seen.st_ino, seen.st_mtime_ns, seen.st_size))
-        return tuple(found)
+                stamps.append((seen.st_ino, seen.st_mtime_ns, seen.st_size))
+        return tuple(stamps)
 
     def read(self, now: datetime | None = None) -> Material:
         """Return the contents of the files. Raises: TlsError for files that are missing, hold something else, do not
@@ -153,7 +153,7 @@ class Newer:
         if stamps == self._stamps:
             return None
         try:
-            found = self._files.read()
+            material = self._files.read()
         except TlsError:
             if stamps != self._tried:
                 self._tried = stamps
@@ -161,7 +161,7 @@ class Newer:
             self._stamps = stamps
             raise
         self._stamps = self._tried = stamps
-        return found
+        return material
 
 
 class ClientTls:
@@ -171,9 +171,9 @@ class ClientTls:
         """Read the files. Raises: TlsError, also for a certificate that none of the authorities signed."""
         self.files = files
         self._newer = Newer(files)
-        self.material = self._checked(files.read())
+        self.material = self._check(files.read())
 
-    def _checked(self, found: Material) -> Material:
+    def _check(self, found: Material) -> Material:
         if not is_signed_by(x509.load_pem_x509_certificates(found.chain), found.authorities):
             raise TlsError(f"{self.files.certificate}: signed by none of the authorities in {self.files.authorities}")
         return found
@@ -186,14 +186,14 @@ class ClientTls:
     def has_changed(self) -> bool:
         """Reload the files if they have changed; return whether new connections need new credentials."""
         try:
-            found = self._newer.read()
-            if found is None or self._checked(found) == self.material:
+            material = self._newer.read()
+            if material is None or self._check(material) == self.material:
                 return False
         except TlsError as error:
             log.error("client.certificate_not_reloaded", error=str(error))
             return False
-        self.material = found
-        until = _time(found.leaf.not_valid_after_utc)
+        self.material = material
+        until = _time(material.leaf.not_valid_after_utc)
         log.info("client.certificate_reloaded", certificate=str(self.files.certificate), valid_until=until)
         return True
 

@@ -14,7 +14,7 @@ import msgspec
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import UnknownOutcome, from_status
 from services.api.wire import WatchEvent, WatchRequest
-from services.client.channel import BATCH_REQUESTS_MAX, Link, taken
+from services.client.channel import BATCH_REQUESTS_MAX, Link, wait_until_accepted
 
 SILENCE_MAX_S = 30.0
 QUEUED_BYTES_MAX = 64 << 20
@@ -111,7 +111,7 @@ class Watches:
             "Watch",
             self._has_work,
             lambda stream, frames: (self._send(stream), self._receive(frames), self._listen_for_silence()),
-            self._broken,
+            self._on_broken,
             self._leave,
         )
 
@@ -122,7 +122,7 @@ class Watches:
                 watch.end(True)
 
     async def _send(self, stream: Any) -> None:
-        await taken(stream)
+        await wait_until_accepted(stream)
         while True:
             while not self._to_open and not self._to_close and not self._progress:
                 self._has_work.clear()
@@ -201,7 +201,7 @@ class Watches:
                 raise ConnectionError(f"no frame for {silent_s:.0f} s")
             await asyncio.sleep(SILENCE_MAX_S - silent_s)
 
-    def _broken(self, why: str, status: bytes | None) -> None:
+    def _on_broken(self, why: str, status: bytes | None) -> None:
         self._to_close.clear()
         for watch in list(self._watches.values()):
             if status is not None:

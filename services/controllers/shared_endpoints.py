@@ -30,10 +30,10 @@ def is_endpoint(pod: Pod) -> bool:
 
 def matters(old: Pod | None, new: Pod | None) -> bool:
     """Whether a change of a pod may change an endpoint."""
-    return old is None or new is None or _seen(old) != _seen(new)
+    return old is None or new is None or _endpoint_state(old) != _endpoint_state(new)
 
 
-def _seen(pod: Pod) -> tuple[object, ...]:
+def _endpoint_state(pod: Pod) -> tuple[object, ...]:
     meta, spec = pod.metadata, pod.spec
     where = (pod.status.pod_ip, spec.node_name, spec.hostname, spec.subdomain)
     return (*where, pod.is_terminal, is_ready(pod), meta.deletion_timestamp is not None, meta.labels, meta.uid)
@@ -100,13 +100,13 @@ def _hints(service: Service, node: str, zone: str | None) -> EndpointHints | Non
 
 def ports_of(service: Service, pod: Pod) -> Ports:
     """Return the service's ports as target ports of this pod; a named port that the pod lacks is left out."""
-    found = []
+    ports = []
     for port in service.spec.ports:
         if (number := _number(port, pod)) is not None:
-            found.append(
+            ports.append(
                 EndpointPort(name=port.name, protocol=port.protocol, port=number, app_protocol=port.app_protocol)
             )
-    return tuple(found)
+    return tuple(ports)
 
 
 def _number(port: ServicePort, pod: Pod) -> int | None:
@@ -115,9 +115,9 @@ def _number(port: ServicePort, pod: Pod) -> int | None:
         return target or port.port
     containers = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
     for container in containers:
-        for each in container.ports:
-            if each.name == target and each.protocol == port.protocol:
-                return each.container_port
+        for container_port in container.ports:
+            if container_port.name == target and container_port.protocol == port.protocol:
+                return container_port.container_port
     return None
 
 

@@ -48,31 +48,31 @@ class OwnedPods:
         """Pods seen that had been asked for; an Event names each."""
         self._refusals: dict[Key, Refusal] = {}
 
-    def changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
+    def on_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Lower expectations and return the affected owners."""
         old, new = change.old, change.new
         self.orphans.note(old, new)
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             # The watch was behind: one pod went and another came under its name.
-            return [*self._gone(old, listers), *self._came(new, listers)]
+            return [*self._on_deleted(old, listers), *self._came(new, listers)]
         if new is None:
             assert old is not None
-            return self._gone(old, listers)
+            return self._on_deleted(old, listers)
         if old is None:
             return self._came(new, listers)
-        return self._altered(old, new, listers)
+        return self._on_updated(old, new, listers)
 
     def owner(self, pod: Pod, listers: Listers) -> Key | None:
         """Return the key of the pod's owner, unless another object now has that name."""
         key = owner_key(self._view, pod.metadata)
         if key is None:
             return None
-        found = listers.of(self._view).get(key)
+        current_owner = listers.of(self._view).get(key)
         reference = pod.metadata.controller
         assert reference is not None
-        return key if found is None or found.metadata.uid == reference.uid else None
+        return key if current_owner is None or current_owner.metadata.uid == reference.uid else None
 
-    def failed(self, key: Key, action: Action, reason: str) -> None:
+    def on_failed(self, key: Key, action: Action, reason: str) -> None:
         """Undo the expectation of a failed call, and keep the first failure for a report."""
         match action:
             case Create() if action.resource == "pods":
@@ -103,7 +103,7 @@ class OwnedPods:
         self._created.pop(key, None)
         self._refusals.pop(key, None)
 
-    def _gone(self, pod: Pod, listers: Listers) -> list[Key]:
+    def _on_deleted(self, pod: Pod, listers: Listers) -> list[Key]:
         if (key := self.owner(pod, listers)) is None:
             return []
         self.expectations.deletion_observed(key, pod.metadata.uid)
@@ -111,25 +111,25 @@ class OwnedPods:
 
     def _came(self, pod: Pod, listers: Listers) -> list[Key]:
         if pod.metadata.deletion_timestamp is not None:
-            return self._gone(pod, listers)
+            return self._on_deleted(pod, listers)
         if (key := self.owner(pod, listers)) is None:
             return self._wanting(pod, listers)
-        if self.expectations.awaited(key)[0]:
+        if self.expectations.pending_counts(key)[0]:
             self._created.setdefault(key, []).append(pod.metadata.name)
         self.expectations.creation_observed(key)
         return [key]
 
-    def _altered(self, old: Pod, new: Pod, listers: Listers) -> list[Key]:
+    def _on_updated(self, old: Pod, new: Pod, listers: Listers) -> list[Key]:
         before, after = self.owner(old, listers), self.owner(new, listers)
         # Only a deletion lowers anything: an unbind is a change without deletionTimestamp.
         if new.metadata.deletion_timestamp is not None and after is not None:
             self.expectations.deletion_observed(after, new.metadata.uid)
         if after is not None:
             return [after] if before in (None, after) else [before, after]
-        found = [before] if before is not None else []
+        keys = [before] if before is not None else []
         if old.metadata.labels != new.metadata.labels or before is not None:
-            found += [key for key in self._wanting(new, listers) if key not in found]
-        return found
+            keys += [key for key in self._wanting(new, listers) if key not in keys]
+        return keys
 
     def _wanting(self, pod: Pod, listers: Listers) -> list[Key]:
         return adopters(self._view, pod, listers) if pod.metadata.labels else []

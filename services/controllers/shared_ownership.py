@@ -80,27 +80,27 @@ def claim(
     """
     kept: list[V] = []
     released: list[V] = []
-    for each in owned:
-        reference = each.metadata.controller
+    for candidate in owned:
+        reference = candidate.metadata.controller
         if reference is None or reference.uid != owner.metadata.uid:
             continue
-        if selector.matches(each.metadata.labels):
-            kept.append(each)
+        if selector.matches(candidate.metadata.labels):
+            kept.append(candidate)
         elif owner.metadata.deletion_timestamp is None:
-            released.append(each)
+            released.append(candidate)
     adopted: tuple[V, ...] = tuple(orphans) if can_adopt else ()
     return Claim(tuple(kept) + adopted, adopted, tuple(released))
 
 
 def owners_of(view: type[Workload], change: Change[V], listers: Listers) -> list[Key]:
     """Return the old and new owner of an object; for an orphan, the owners that would adopt it."""
-    found: dict[Key, None] = {}
-    for each in (change.old, change.new):
-        if each is not None and (key := owner_key(view, each.metadata)) is not None:
-            found[key] = None
+    keys: dict[Key, None] = {}
+    for side in (change.old, change.new):
+        if side is not None and (key := owner_key(view, side.metadata)) is not None:
+            keys[key] = None
     if change.new is not None and change.new.metadata.deletion_timestamp is None:
-        found.update(dict.fromkeys(adopters(view, change.new, listers)))
-    return list(found)
+        keys.update(dict.fromkeys(adopters(view, change.new, listers)))
+    return list(keys)
 
 
 def adopters(view: type[Workload], orphan: Described, listers: Listers) -> list[Key]:
@@ -118,13 +118,13 @@ def _is_adoptable(candidate: Described, selector: Selector) -> bool:
     return metadata.controller is None and metadata.deletion_timestamp is None and selector.matches(metadata.labels)
 
 
-def changes_of(resource: str, found: Claim[V], owner: Workload) -> list[Patch]:
+def changes_of(resource: str, claims: Claim[V], owner: Workload) -> list[Patch]:
     """Return the patches that carry out a claim; each contains the object's uid."""
     adoption: Document = controller_reference(owner)
     release: Document = {"$patch": "delete", "uid": owner.metadata.uid}
     return [
         writes.patch(resource, each, {"metadata": {"ownerReferences": [reference]}}, is_strategic=True)
-        for reference, chosen in ((adoption, found.adopted), (release, found.released))
+        for reference, chosen in ((adoption, claims.adopted), (release, claims.released))
         for each in chosen
     ]
 

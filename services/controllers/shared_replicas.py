@@ -58,7 +58,7 @@ class ReplicaSets:
         self._unfinished.note(old, new)
         if self._waits_after_failures and old is not None and new is not None:
             self._note_backoff(self.pods.owner(new, listers), old, new)
-        return self.pods.changed(change, listers)
+        return self.pods.on_changed(change, listers)
 
     def _note_backoff(self, key: Key | None, old: Pod, new: Pod) -> None:
         if key is None or old.metadata.uid != new.metadata.uid:
@@ -87,11 +87,11 @@ class ReplicaSets:
             return Result(refresh=(query,))
         owned = [p for k in self._unfinished.of(replica_set.metadata.uid) if (p := pods.get(k)) is not None]
         can_adopt = is_alive(moment.live.get(query), replica_set)
-        found = claim(owned, orphans, replica_set, selector, can_adopt=can_adopt)
-        active = [pod for pod in found.kept if pod.is_active]
+        claims = claim(owned, orphans, replica_set, selector, can_adopt=can_adopt)
+        active = [pod for pod in claims.kept if pod.is_active]
         events, refusal = self.pods.take_news(replica_set)
-        status, again_s = _status(replica_set, active, found.kept, listers, refusal, moment.wall_s)
-        actions: list[Action | Batch] = [*events, *changes_of("pods", found, replica_set), *status]
+        status, again_s = _status(replica_set, active, claims.kept, listers, refusal, moment.wall_s)
+        actions: list[Action | Batch] = [*events, *changes_of("pods", claims, replica_set), *status]
         if not is_ending and self.pods.expectations.are_satisfied(key, moment.now_s):
             managed, later_s = self._manage(replica_set, active, listers, moment)
             actions += managed
@@ -139,8 +139,8 @@ def _siblings_by_node(replica_set: Replicated, listers: Listers) -> dict[str, in
     if owner := replica_set.metadata.controller:
         sets = [*listers.of(type(replica_set)).owned_by(owner.uid)] or sets
     counts: dict[str, int] = {}
-    for each in sets:
-        for pod in listers.of(Pod).owned_by(each.metadata.uid):
+    for sibling in sets:
+        for pod in listers.of(Pod).owned_by(sibling.metadata.uid):
             if pod.is_active and pod.spec.node_name:
                 counts[pod.spec.node_name] = counts.get(pod.spec.node_name, 0) + 1
     return counts

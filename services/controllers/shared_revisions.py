@@ -102,7 +102,7 @@ def find(
         # Other data or another owner's: the next count gives another name.
         collision_count += 1
         text = hash_of(data, collision_count)
-    made: Document = {
+    new_document: Document = {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
         "metadata": {
@@ -115,7 +115,9 @@ def find(
         "data": data,
         "revision": number,
     }
-    return OwnerRevision(msgspec.convert(made, ControllerRevision), Create(RESOURCE, made), collision_count)
+    return OwnerRevision(
+        msgspec.convert(new_document, ControllerRevision), Create(RESOURCE, new_document), collision_count
+    )
 
 
 def surplus(

@@ -9,8 +9,10 @@ def go_text(selector: LabelSelector | None) -> str:
         return "nil"
     labels = "".join(f"{name}: {value}," for name, value in sorted(selector.match_labels.items()))
     terms = ""
-    for each in selector.match_expressions:
-        values = " ".join(each.values)
-        terms += f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{values}],}},"
+    for requirement in selector.match_expressions:
+        values = " ".join(requirement.values)
+        terms += (
+            f"LabelSelectorRequirement{{Key:{requirement.key},Operator:{requirement.operator},Values:[{values}],}},"
+        )
     expressions = f"[]LabelSelectorRequirement{{{terms}}}"
     return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:{expressions},}}"

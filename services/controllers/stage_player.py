@@ -105,12 +105,12 @@ class StagePlayer:
     # --- which kinds, by which stages ---
 
     def _defines(self, change: Change[CustomResourceDefinition]) -> None:
-        found = defined_resource(change.new) if change.new is not None else None
+        resource = defined_resource(change.new) if change.new is not None else None
         name = change.object.metadata.name
-        if found is None:
+        if resource is None:
             self._defined.pop(name, None)
         else:
-            self._defined[name] = found
+            self._defined[name] = resource
         self._settle_soon()
 
     def _stage_changed(self, stages: Informer[AnyObject], change: Change[AnyObject]) -> None:
@@ -205,7 +205,7 @@ class StagePlayer:
         outcome = await self._perform(wanted, target, kind.resource, document)
         if outcome.is_refused:
             self.record(kind.resource, document, StageEvent("Warning", FAILED, f"stage {stage}: {outcome.said}"))
-        kind.played(key, moved, outcome)
+        kind.on_played(key, moved, outcome)
 
     async def _perform(
         self, wanted: list[Operation], target: Target, resource: Resource, document: Document
@@ -232,7 +232,7 @@ class _Kind:
         self._player, self.resource, self._stages = player, resource, stages
         self._moved: dict[Key, _Moved] = {}
         self.informer = player.follow(resource)
-        self.informer.on_change(self._changed)
+        self.informer.on_change(self._on_changed)
         self.task: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
@@ -251,22 +251,22 @@ class _Kind:
         for key, moved in self._moved.items():
             self._arm(key, moved, moved.life.replace(stages, self._player.now, self._player.wall_s))
 
-    def _changed(self, change: Change[AnyObject]) -> None:
+    def _on_changed(self, change: Change[AnyObject]) -> None:
         key = change.object.metadata.key
         document = self.informer.lister.document(key) if change.new is not None else None
         if document is not None:
-            self._seen(key, document)
+            self._observe(key, document)
         elif (gone := self._moved.pop(key, None)) is not None:
             gone.stop()
 
-    def _seen(self, key: Key, document: Document) -> None:
+    def _observe(self, key: Key, document: Document) -> None:
         uid = document["metadata"].get("uid", "")
         moved = self._moved.get(key)
         if moved is None or moved.uid != uid:
             if moved is not None:
                 moved.stop()
             moved = self._moved[key] = _Moved(uid, self._player.life(self.resource, key, self._stages))
-        self._arm(key, moved, moved.life.seen(document, self._player.now, self._player.wall_s))
+        self._arm(key, moved, moved.life.observe(document, self._player.now, self._player.wall_s))
 
     def _arm(self, key: Key, moved: _Moved, due_s: float | None) -> None:
         if due_s is None:
@@ -283,15 +283,15 @@ class _Kind:
             wanted = operations(turn.stage, turn.document, self._player.context())
         except TemplateError as error:
             self._player.record(self.resource, turn.document, StageEvent("Warning", FAILED, str(error)))
-            self._arm(key, moved, moved.life.played(self._player.now, self._player.wall_s))
+            self._arm(key, moved, moved.life.on_played(self._player.now, self._player.wall_s))
             return
         self._player.spawn(self, moved, turn.stage.name, wanted, turn.document)
 
-    def played(self, key: Key, moved: _Moved, outcome: Outcome) -> None:
+    def on_played(self, key: Key, moved: _Moved, outcome: Outcome) -> None:
         """Take what came of a stage."""
         if self._moved.get(key) is not moved:
             return
         if outcome.body and self.informer.lister.get(key) is not None:
-            moved.life.seen(msgspec.json.decode(outcome.body), self._player.now, self._player.wall_s)
-        due_s = moved.life.played(self._player.now, self._player.wall_s, is_lost=outcome.is_lost)
+            moved.life.observe(msgspec.json.decode(outcome.body), self._player.now, self._player.wall_s)
+        due_s = moved.life.on_played(self._player.now, self._player.wall_s, is_lost=outcome.is_lost)
         self._arm(key, moved, due_s)

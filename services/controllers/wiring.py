@@ -21,25 +21,25 @@ LEASE = "kube-controller-manager"
 
 
 @cache
-def registered() -> dict[str, Registration]:
+def registered_controllers() -> dict[str, Registration]:
     """Return all controllers by name, in start order; every folder is one controller.
 
     Raises: ValueError when two folders use one name.
     """
-    found: dict[str, Registration] = {}
+    registrations: dict[str, Registration] = {}
     for folder in (info.name for info in pkgutil.iter_modules(services.controllers.__path__) if info.ispkg):
         offered: Registration = importlib.import_module(f"services.controllers.{folder}.controller").CONTROLLER
-        if found.setdefault(offered.name, offered) is not offered:
+        if registrations.setdefault(offered.name, offered) is not offered:
             raise ValueError(f"two folders in controllers/ offer {offered.name}")
-    return dict(sorted(found.items(), key=lambda item: (item[1].start_order, item[0])))
+    return dict(sorted(registrations.items(), key=lambda item: (item[1].start_order, item[0])))
 
 
-def chosen(names: tuple[str, ...]) -> list[Registration]:
+def choose_registrations(names: tuple[str, ...]) -> list[Registration]:
     """Return the controllers to run, in start order.
 
     Raises: StartError naming an unknown controller.
     """
-    known = registered()
+    known = registered_controllers()
     for name in names:
         if name != "*" and name.removeprefix("-") not in known:
             raise StartError(f"no controller {name.removeprefix('-')!r}; there are: {', '.join(known)}", EXIT_USAGE)
@@ -53,7 +53,7 @@ def chosen(names: tuple[str, ...]) -> list[Registration]:
 
 def without_rest() -> tuple[str, ...]:
     """Return the flag value that selects the controllers of a mesh without REST."""
-    return ("*", *(f"-{name}" for name, each in registered().items() if each.is_for_rest))
+    return ("*", *(f"-{name}" for name, each in registered_controllers().items() if each.is_for_rest))
 
 
 def _signer(config: ControllersConfig) -> Sign | None:
@@ -82,7 +82,7 @@ def build(config: ControllersConfig, seams: Seams) -> Component:
     sign = _signer(config)
     controllers = [
         each.build(switches) if sign is None or each.build_signing is None else each.build_signing(switches, sign)
-        for each in chosen(config.controllers)
+        for each in choose_registrations(config.controllers)
         if each.is_wanted(switches)
     ]
     elector = config.elector(seams, LEASE)
@@ -101,11 +101,11 @@ def _stage_player(config: ControllersConfig, seams: Seams) -> Sequence[Beside]:
         return ()
     # Only here: templates and expressions are large, and few meshes have stages.
     from services.controllers.stage_player import StagePlayer
-    from services.kwok.definitions import chosen
+    from services.kwok.definitions import choose_kinds
     from services.kwok.stages.document import StageError, load_stages
 
     try:
-        follows = STAGE in chosen(config.enable_crds)
+        follows = STAGE in choose_kinds(config.enable_crds)
     except ValueError as error:
         raise StartError(f"--enable-crds {error}", EXIT_USAGE) from None
     try:

@@ -59,12 +59,12 @@ class Allocated:
     def without(self, uids: Iterable[str]) -> "Allocated":
         """Return a copy without the devices of these claims."""
         left_out = frozenset(uids)
-        found = Allocated(consumable_capacity=self._consumable)
-        found._by_claim = {uid: uses for uid, uses in self._by_claim.items() if uid not in left_out}
-        for uses in found._by_claim.values():
+        remainder = Allocated(consumable_capacity=self._consumable)
+        remainder._by_claim = {uid: uses for uid, uses in self._by_claim.items() if uid not in left_out}
+        for uses in remainder._by_claim.values():
             for use in uses:
-                found._count(use, 1)
-        return found
+                remainder._count(use, 1)
+        return remainder
 
     def drop(self, uid: str) -> None:
         """Remove all devices of the claim."""

@@ -80,16 +80,18 @@ class Allocator:
         return known[1]
 
     def _search(self, node_name: str, pools: tuple[Pool, ...]) -> Outcome:
-        asked = [self._sized(place, pools) for place in range(len(self.claims))]
+        asked = [self._claim_demands(place, pools) for place in range(len(self.claims))]
         search = _Search(self, asked, pools, node_name)
         if search.run():
-            return Solution(self.claims, search.chosen(), tuple(taken.pick for taken in search.taken()))
+            return Solution(
+                self.claims, search.chosen_options(), tuple(taken.pick for taken in search.picked_devices())
+            )
         return INVALID_POOLS if any(pool.invalid for pool in pools) else NO_DEVICES
 
-    def _sized(self, place: int, pools: Sequence[Pool]) -> list[tuple["_DeviceDemand", ...]]:
+    def _claim_demands(self, place: int, pools: Sequence[Pool]) -> list[tuple["_DeviceDemand", ...]]:
         """Return what a claim asks for, with what All means on this node. Raises: AllocationError."""
         claim = self.claims[place]
-        wanted = [tuple(self._wanted(each, pools) for each in asked) for asked in self.asked_by(place)]
+        wanted = [tuple(self._demand_of(each, pools) for each in asked) for asked in self.asked_by(place)]
         least = sum(min(each.count for each in alternatives) for alternatives in wanted)
         if least > DEVICES_MAX:
             excess = f"number of requested devices {least} exceeds the claim limit of {DEVICES_MAX}"
@@ -108,7 +110,7 @@ class Allocator:
             self._asked.append([asked_by(at, self.claims[at], r, self._classes, self.features) for r in requests])
         return self._asked[place]
 
-    def _wanted(self, asked: RequestOption, pools: Sequence[Pool]) -> "_DeviceDemand":
+    def _demand_of(self, asked: RequestOption, pools: Sequence[Pool]) -> "_DeviceDemand":
         if not asked.is_all:
             return _DeviceDemand(asked, asked.count)
         claim = self.claims[asked.claim]
@@ -120,9 +122,9 @@ class Allocator:
                     f"claim {claim.metadata.key}, request {asked.own_name}: asks for all devices, but resource pool "
                     f"{pool.driver}/{pool.name} is currently {state}"
                 )
-            for each in pool.candidates:
-                if self.selects(asked, each) and self.fitting(asked, each, {}) is not None:
-                    fixed.append(each)
+            for candidate in pool.candidates:
+                if self.selects(asked, candidate) and self.fitting(asked, candidate, {}) is not None:
+                    fixed.append(candidate)
         return _DeviceDemand(asked, len(fixed), tuple(fixed))
 
     def selects(self, asked: RequestOption, candidate: Candidate) -> bool:
@@ -140,14 +142,14 @@ class Allocator:
         """
         if not self.features.consumable_capacity or not (candidate.device.capacity or asked.capacity):
             return ()
-        found = asked.consumption(candidate.content)
-        if found:
+        consumptions = asked.consumption(candidate.content)
+        if consumptions:
             others, picked = self.allocated.capacity(candidate.id), in_search.get(candidate.id, {})
-            for each in found:
-                name = each.full_name
-                if each.amount + others.get(name, 0) + picked.get(name, 0) > each.value:
+            for consumption in consumptions:
+                name = consumption.full_name
+                if consumption.amount + others.get(name, 0) + picked.get(name, 0) > consumption.value:
                     return None
-        return found
+        return consumptions
 
 
 class _Same:
@@ -233,21 +235,21 @@ class _Search:
         self._is_too_many = False
         self._tries = 0
 
-    def taken(self) -> list[_PickedDevice]:
+    def picked_devices(self) -> list[_PickedDevice]:
         """Return the devices picked, in order."""
         return [each for each in self._stack if isinstance(each, _PickedDevice)]
 
-    def chosen(self) -> tuple[tuple[RequestOption, ...], ...]:
+    def chosen_options(self) -> tuple[tuple[RequestOption, ...], ...]:
         """Return, by claim and request, what was asked, with alternatives the one taken."""
         choices = iter([each for each in self._stack if isinstance(each, _Choice)])
-        found = []
+        options = []
         for claim in self._wanted:
-            found.append(
+            options.append(
                 tuple(
                     (each[0] if each[0].asked.alternative is None else each[next(choices).at]).asked for each in claim
                 )
             )
-        return tuple(found)
+        return tuple(options)
 
     def run(self) -> bool:
         """Return whether there is a solution; then it is on the stack. Raises: AllocationError."""
@@ -345,7 +347,7 @@ class _Search:
         has_counters = bool(candidate.consumption) and not (is_shared and self._is_shared_already(key))
         if has_counters and not self._counters.take(self._pools[key[:2]], candidate):
             return False
-        consumed = self._accepted(wanted, candidate)
+        consumed = self._admit(wanted, candidate)
         if consumed is None:
             if has_counters and not features.counter_bugs:
                 self._counters.give_back(self._pools[key[:2]], candidate)
@@ -353,8 +355,8 @@ class _Search:
         if is_shared:
             self._shared[key] = self._shared.get(key, 0) + 1
             amounts = self._capacity.setdefault(key, {})
-            for each in consumed:
-                amounts[each.full_name] = amounts.get(each.full_name, 0) + each.amount
+            for consumption in consumed:
+                amounts[consumption.full_name] = amounts.get(consumption.full_name, 0) + consumption.amount
         else:
             self._picked.setdefault(key, []).append(asked.claim)
         self._count[asked.claim] += 1
@@ -370,7 +372,7 @@ class _Search:
     def _is_shared_already(self, key: DeviceId) -> bool:
         return key in self._allocator.allocated.shared or bool(self._shared.get(key))
 
-    def _accepted(self, wanted: _DeviceDemand, candidate: Candidate) -> tuple[Consumption, ...] | None:
+    def _admit(self, wanted: _DeviceDemand, candidate: Candidate) -> tuple[Consumption, ...] | None:
         """Return what is consumed of the device's capacity when taints, constraints and capacity admit it; the
         constraints have taken it in then. Raises: AllocationError."""
         asked, features = wanted.asked, self._allocator.features
@@ -408,8 +410,8 @@ class _Search:
             self._picked[key].remove(asked.claim)
         else:
             self._shared[key] -= 1
-            for each in consumed:
-                self._capacity[key][each.full_name] -= each.amount
+            for consumption in consumed:
+                self._capacity[key][consumption.full_name] -= consumption.amount
         if taken.has_counters and not (consumed is not None and self._allocator.features.counter_bugs):
             self._counters.give_back(self._pools[key[:2]], candidate)
         self._count[asked.claim] -= 1

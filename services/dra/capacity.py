@@ -39,17 +39,17 @@ def consumption_of(
     wanted = {full_name(name, driver): text for name, text in requests.items()}
     if wanted.keys() - {full_name(name, driver) for name in published}:
         return None
-    found = []
+    consumptions = []
     for name, capacity in published.items():
         full = full_name(name, driver)
-        text = _rounded(wanted.get(full), capacity)
+        text = _round_amount(wanted.get(full), capacity)
         if _violates(text, capacity.request_policy):
             return None
-        found.append(Consumption(name, full, milli(text), text, milli(capacity.value)))
-    return tuple(found)
+        consumptions.append(Consumption(name, full, milli(text), text, milli(capacity.value)))
+    return tuple(consumptions)
 
 
-def _rounded(requested: str | None, capacity: DeviceCapacity) -> str:
+def _round_amount(requested: str | None, capacity: DeviceCapacity) -> str:
     policy = capacity.request_policy
     if requested is None:
         return canonical(policy.default if policy is not None and policy.default is not None else capacity.value)

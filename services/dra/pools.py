@@ -60,16 +60,16 @@ class Content:
             return self.attributes[name]
         except KeyError:
             domain, _, short = name.rpartition("/")
-            found = self.device.attributes.get(name)
-            if found is None and domain == self.driver:
-                found = self.device.attributes.get(short)
-            self.attributes[name] = _values(found, lists) if found is not None else None
+            attribute = self.device.attributes.get(name)
+            if attribute is None and domain == self.driver:
+                attribute = self.device.attributes.get(short)
+            self.attributes[name] = _values(attribute, lists) if attribute is not None else None
             return self.attributes[name]
 
 
 def _values(attribute: DeviceAttribute, lists: bool) -> Values:
-    if attribute.typed is not None:
-        return frozenset((attribute.typed,))
+    if attribute.typed_value is not None:
+        return frozenset((attribute.typed_value,))
     if not lists:
         return frozenset()
     kinds: tuple[tuple[str, Sequence[int | bool | str] | None], ...] = (
@@ -175,8 +175,8 @@ class Slices:
         self._built: dict[PoolId, dict[tuple[str, ...], Pool]] = {}
         self._reaches: dict[tuple[int, ...], tuple[Pool, ...]] = {}
         self.changes: Changes[str] = Changes()
-        for each in slices:
-            self.put(each)
+        for resource_slice in slices:
+            self.put(resource_slice)
 
     def put(self, offer: ResourceSlice) -> None:
         """Add the slice, or replace the slice of the same name."""
@@ -190,7 +190,7 @@ class Slices:
         else:
             self._near.setdefault(spec.node_name, {})[name] = offer
         self._by_pool.setdefault(_pool_id(offer), {})[name] = offer
-        self._changed(_pool_id(offer))
+        self._on_changed(_pool_id(offer))
 
     def drop(self, name: str) -> None:
         """Remove the slice of that name, if there is one."""
@@ -199,7 +199,7 @@ class Slices:
         if offer is None:
             return
         key = _pool_id(offer)
-        self._changed(key)
+        self._on_changed(key)
         _take_out(self._by_pool, key, name)
         if self._is_wide(offer.spec):
             _take_out(self._wide, key, name)
@@ -239,10 +239,10 @@ class Slices:
         if known is not None and (known[0] is labels or known[0] == labels):
             return known[1]
         near: dict[PoolId, list[ResourceSlice]] = {}
-        for each in (*self._near.get(name, {}).values(), *self._near.get("", {}).values()):
-            if self._is_relevant(each, node):
-                near.setdefault(_pool_id(each), []).append(each)
-        found = []
+        for resource_slice in (*self._near.get(name, {}).values(), *self._near.get("", {}).values()):
+            if self._is_relevant(resource_slice, node):
+                near.setdefault(_pool_id(resource_slice), []).append(resource_slice)
+        reachable = []
         for key in sorted({*near, *self._wide}):
             wide = self._wide.get(key, {}).values()
             if key in near:
@@ -252,13 +252,13 @@ class Slices:
                     self._wide_built[key] = self._pool(key, list(wide), node)
                 pool = self._wide_built[key]
             if pool is not None:
-                found.append(pool)
-        found.sort(key=lambda pool: pool.has_binding_conditions)
-        pools = self._reaches.setdefault(tuple(map(id, found)), tuple(found))
+                reachable.append(pool)
+        reachable.sort(key=lambda pool: pool.has_binding_conditions)
+        pools = self._reaches.setdefault(tuple(map(id, reachable)), tuple(reachable))
         self._of_node[name] = labels, pools
         return pools
 
-    def _changed(self, key: PoolId) -> None:
+    def _on_changed(self, key: PoolId) -> None:
         self._built.pop(key, None)
         self._wide_built.pop(key, None)
         self._reaches.clear()
@@ -296,8 +296,8 @@ class Slices:
                 return None
             everywhere = [each for each in others if each.spec.pool.generation == newest]
             if len(everywhere) != wanted:
-                said = f"{len(everywhere)} slices of generation {newest}, {near[0].metadata.name} says {wanted}"
-                return Pool(*key, is_complete=False, missing=said)
+                missing_text = f"{len(everywhere)} slices of generation {newest}, {near[0].metadata.name} says {wanted}"
+                return Pool(*key, is_complete=False, missing=missing_text)
         if any(each.spec.per_device_node_selection for each in near):
             return self._build(key, near, everywhere, node)
         built = self._built.setdefault(key, {})
@@ -378,10 +378,10 @@ def _duplicate(what: str, names: Iterable[str]) -> str:
 
 def _missing_counter(device: Device, counters: Mapping[CounterId, int]) -> str:
     known = {name for name, _ in counters}
-    for each in device.consumes_counters:
-        if each.counter_set not in known:
-            return f"counter set {each.counter_set} not found"
-        for name in each.counters:
-            if (each.counter_set, name) not in counters:
-                return f"counter {name} not found in counter set {each.counter_set}"
+    for counter_consumption in device.consumes_counters:
+        if counter_consumption.counter_set not in known:
+            return f"counter set {counter_consumption.counter_set} not found"
+        for name in counter_consumption.counters:
+            if (counter_consumption.counter_set, name) not in counters:
+                return f"counter {name} not found in counter set {counter_consumption.counter_set}"
     return ""

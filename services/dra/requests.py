@@ -158,11 +158,12 @@ def asked_by(
         parts = [request.exactly]
     constraints = claim.spec.devices.constraints
     return tuple(
-        _asked(place, claim, request_place, k, part, classes, constraints, features) for k, part in enumerate(parts)
+        _request_option(place, claim, request_place, k, part, classes, constraints, features)
+        for k, part in enumerate(parts)
     )
 
 
-def _asked(
+def _request_option(
     place: int,
     claim: ResourceClaim,
     request_place: int,
@@ -179,8 +180,8 @@ def _asked(
     for index, selector in enumerate(part.selectors):
         if selector.cel is None:
             raise AllocationError(f"{whose}, selector #{index}: CEL expression empty (unsupported selector type?)")
-    found = classes(part.device_class_name)
-    if found is None:
+    device_class = classes(part.device_class_name)
+    if device_class is None:
         missing = f'deviceclass.resource.k8s.io "{part.device_class_name}" not found'
         raise AllocationError(f"{whose}: could not retrieve device class {part.device_class_name}: {missing}")
     if part.allocation_mode not in (EXACT_COUNT, ALL):
@@ -200,9 +201,9 @@ def _asked(
         request=request,
         own_name=own,
         full_name=full,
-        device_class=found,
+        device_class=device_class,
         selectors=selectors_of(
-            tuple(each.expression for each in found.spec.selectors),
+            tuple(each.expression for each in device_class.spec.selectors),
             tuple(each.expression for each in part.selectors),
             features.cel_missing_key == "false",
         ),
@@ -226,9 +227,9 @@ def _check_features(claim: ResourceClaim, request: DeviceRequest, features: Feat
         disabled = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
         if exactly is not None and exactly.capacity is not None:
             raise AllocationError(f"claim {key}, request {request.name}: {disabled}")
-        for each in request.first_available:
-            if each.capacity is not None:
-                raise AllocationError(f"claim {key}, subrequest {each.name}: {disabled}")
+        for subrequest in request.first_available:
+            if subrequest.capacity is not None:
+                raise AllocationError(f"claim {key}, subrequest {subrequest.name}: {disabled}")
     if exactly is not None and exactly.admin_access and not features.admin_access:
         raise AllocationError(
             f"claim {key}, request {request.name}: admin access is requested, but the feature is disabled"

@@ -68,10 +68,10 @@ def _shortage(
 
 def _against(allocator: Allocator, asked: RequestOption, candidate: Candidate, holder: FindHolder) -> Iterator[str]:
     """Yield what speaks against a device, in the order in which the search asks."""
-    found = asked.selectors.select(candidate.content)
-    if isinstance(found, Failure):
-        yield f"{'class' if found.is_class else 'request'} {found.text}"
-    elif not found:
+    selection = asked.selectors.select(candidate.content)
+    if isinstance(selection, Failure):
+        yield f"{'class' if selection.is_class else 'request'} {selection.text}"
+    elif not selection:
         yield "a selector of class or request is false"
     if not candidate.is_reached:
         yield "is on other nodes"

@@ -87,9 +87,9 @@ def _result(pick: Pick, share_ids: ShareIds) -> DeviceRequestAllocationResult:
 def _config(claim: ResourceClaim, chosen: Sequence[RequestOption]) -> list[dict[str, Any]]:
     """Return the classes' configuration, each class once, then the claim's own."""
     by_class: dict[str, list[RequestOption]] = {}
-    for each in chosen:
-        by_class.setdefault(each.device_class.metadata.name, []).append(each)
-    found = [
+    for option in chosen:
+        by_class.setdefault(option.device_class.metadata.name, []).append(option)
+    entries = [
         {"source": "FromClass", **_for([each.full_name for each in asked], len(chosen)), **config}
         for asked in by_class.values()
         for config in asked[0].device_class.spec.config
@@ -99,8 +99,8 @@ def _config(claim: ResourceClaim, chosen: Sequence[RequestOption]) -> list[dict[
         named = list(config.get("requests") or ())
         if not named or not satisfied.isdisjoint(named):
             rest = {name: value for name, value in config.items() if name != "requests"}
-            found.append({"source": "FromClaim", **_for(named, len(chosen)), **rest})
-    return found
+            entries.append({"source": "FromClaim", **_for(named, len(chosen)), **rest})
+    return entries
 
 
 def _for(requests: Sequence[str], count: int) -> Mapping[str, Any]:

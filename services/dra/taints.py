@@ -40,10 +40,10 @@ def with_rules(slices: Iterable[ResourceSlice], rules: Sequence[DeviceTaintRule]
     an empty selector to every device in the cluster.
     """
     ordered = sorted(rules, key=lambda rule: rule.metadata.name)
-    return [tainted(each, ordered) for each in slices]
+    return [with_taints(each, ordered) for each in slices]
 
 
-def tainted(offer: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ResourceSlice:
+def with_taints(offer: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ResourceSlice:
     """Return one slice with the rules' taints, in the order of the rules."""
     spec = offer.spec
     near = [rule for rule in rules if concerns(rule, spec.driver, spec.pool.name)]

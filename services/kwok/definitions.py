@@ -70,7 +70,7 @@ def names() -> tuple[str, ...]:
     return (STAGE, *kinds())
 
 
-def chosen(given: Iterable[str]) -> tuple[str, ...]:
+def choose_kinds(given: Iterable[str]) -> tuple[str, ...]:
     """Return the kinds that these words name: kinds, or `all`, separated by commas. Raises: ValueError naming an
     unknown word.
     """
@@ -155,13 +155,13 @@ def structural(given: type[Any]) -> Document:
 def _schema(given: inspect.Type) -> Document:
     match given:
         case inspect.StructType():
-            found: Document = {"type": "object"}
+            schema: Document = {"type": "object"}
             if about := " ".join((given.cls.__doc__ or "").partition("\n\n")[0].split()):
-                found["description"] = about
+                schema["description"] = about
             if required := [field.encode_name for field in given.fields if field.required]:
-                found["required"] = required
-            found["properties"] = {field.encode_name: _schema(field.type) for field in given.fields}
-            return found
+                schema["required"] = required
+            schema["properties"] = {field.encode_name: _schema(field.type) for field in given.fields}
+            return schema
         case inspect.VarTupleType() | inspect.ListType():
             return {"type": "array", "items": _schema(given.item_type)}
         case inspect.DictType():

@@ -28,14 +28,14 @@ def kinds() -> dict[str, Kind]:
     """Return every kind by its names in documents, sorted by name."""
     # By name, not by import statement: expressions are large, and few processes have such documents.
     folder = importlib.import_module("services.kwok.kinds")
-    found: dict[str, Kind] = {}
+    by_name: dict[str, Kind] = {}
     for module in sorted(info.name for info in pkgutil.iter_modules(folder.__path__)):
         kind: Kind = importlib.import_module(f"{folder.__name__}.{module}").KIND
         for name in kind.names:
-            if name in found:
+            if name in by_name:
                 raise ValueError(f"two files in kwok/kinds/ offer {name}")
-            found[name] = kind
-    return dict(sorted(found.items()))
+            by_name[name] = kind
+    return dict(sorted(by_name.items()))
 
 
 def is_other_kind(document: Any) -> bool:
@@ -62,7 +62,7 @@ class Configuration:
 
 def read(files: Iterable[tuple[str, str]]) -> Configuration:
     """Parse documents of (file name, text); Stages and empty documents are left out. Raises: KwokError."""
-    found: list[Rule] = []
+    rules: list[Rule] = []
     for file, text in files:
         try:
             documents = list(yaml_text.load_all(text))
@@ -72,9 +72,9 @@ def read(files: Iterable[tuple[str, str]]) -> Configuration:
             if not is_other_kind(document):
                 continue
             rule = read_one(document, f"{file}: document {number}", str(Path(file).parent))
-            check_among(rule, found)
-            found.append(rule)
-    return Configuration(found)
+            check_among(rule, rules)
+            rules.append(rule)
+    return Configuration(rules)
 
 
 def check_among(rule: Rule, others: Iterable[Rule]) -> None:
@@ -97,13 +97,13 @@ def load(paths: Iterable[str], *, runs_commands: bool = True) -> Configuration:
             files.append((path, Path(path).read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError) as error:
             raise KwokError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    found = read(files)
-    for rule in () if runs_commands else found["PortForward"].all:
+    configuration = read(files)
+    for rule in () if runs_commands else configuration["PortForward"].all:
         for number, entry in enumerate(rule.entries):
             if entry.command:
                 text = "it runs a command on this machine, which only --host-commands allows"
                 raise KwokError(f"{rule.where}: spec.forwards[{number}].command: {text}")
-    return found
+    return configuration
 
 
 def read_one(document: dict[str, Any], where: str, folder: str = "") -> Rule:
@@ -131,16 +131,16 @@ def read_one(document: dict[str, Any], where: str, folder: str = "") -> Rule:
         if is_cluster:
             selector = msgspec.convert(given.pop("selector", None) or {}, Selector)
     except msgspec.ValidationError as error:
-        raise KwokError(f"{where}: {_placed(error, 'spec.selector')}") from None
+        raise KwokError(f"{where}: {_error_text(error, 'spec.selector')}") from None
     try:
-        said = msgspec.convert(given, kind.spec)
+        settings = msgspec.convert(given, kind.spec)
     except msgspec.ValidationError as error:
-        raise KwokError(f"{where}: {_placed(error, 'spec')}") from None
-    if (wrong := kind.check(said)) is not None:
+        raise KwokError(f"{where}: {_error_text(error, 'spec')}") from None
+    if (wrong := kind.check(settings)) is not None:
         raise KwokError(f"{where}: spec.{wrong[0]}: {wrong[1]}")
-    return Rule(kind.name, key, selector, said, tuple(getattr(said, kind.field)), folder, where)
+    return Rule(kind.name, key, selector, settings, tuple(getattr(settings, kind.field)), folder, where)
 
 
-def _placed(error: msgspec.ValidationError, root: str) -> str:
+def _error_text(error: msgspec.ValidationError, root: str) -> str:
     message, _, place = str(error).partition(" - at `$")
     return f"{root}{place.rstrip('`')}{'' if message.startswith(('.', ':')) else ': '}{message}"

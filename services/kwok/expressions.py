@@ -68,21 +68,21 @@ _CONTAINER: Final[Document] = {
 
 def go_object(kind: str, document: Document) -> Document:
     """Return a node, pod or container with Go's zero values for missing fields, and typed times and quantities."""
-    found: Document = _converted(document)
+    base: Document = _convert(document)
     if kind == "container":
-        made = {**_CONTAINER, **found}
-        made["resources"] = {"requests": {}, "limits": {}, **made.get("resources", {})}
-        return made
-    return {**found, **{part: {**zeros, **(found.get(part) or {})} for part, zeros in _ZEROS[kind].items()}}
+        container_object = {**_CONTAINER, **base}
+        container_object["resources"] = {"requests": {}, "limits": {}, **container_object.get("resources", {})}
+        return container_object
+    return {**base, **{part: {**zeros, **(base.get(part) or {})} for part, zeros in _ZEROS[kind].items()}}
 
 
-def _converted(value: Any, name: str = "") -> Any:
+def _convert(value: Any, name: str = "") -> Any:
     if isinstance(value, Mapping):
         if name in _QUANTITIES:
             return {key: _quantity(each) for key, each in value.items()}
-        return {key: _converted(each, key) for key, each in value.items() if each is not None}
+        return {key: _convert(each, key) for key, each in value.items() if each is not None}
     if isinstance(value, list):
-        return [_converted(each) for each in value]
+        return [_convert(each) for each in value]
     if isinstance(value, str) and (name in _TIMES or name.endswith("Time")):
         try:
             return timestamp(value)
@@ -201,7 +201,7 @@ class Expressions:
         }
 
     def _of_usage(self) -> dict[str, tuple[Overload, ...]]:
-        def asked(name: str, ask: Callable[[str, Document, str], float]) -> tuple[Overload, ...]:
+        def usage_overloads(name: str, ask: Callable[[str, Document, str], float]) -> tuple[Overload, ...]:
             return (
                 on(f"{name}_of_all", (DYN, STRING), DOUBLE, lambda of_what, resource: ask(resource, of_what, "")),
                 on(f"{name}_of_one", (DYN, STRING, STRING), DOUBLE, lambda pod, resource, one: ask(resource, pod, one)),
@@ -212,8 +212,8 @@ class Expressions:
             *_both("started_on_named", (STRING,), DOUBLE, lambda name: self._moment.started(name)),
         )
         return {
-            "Usage": asked("usage", lambda *what: self._moment.usage(*what)),
-            "CumulativeUsage": asked("cumulative", lambda *what: self._moment.cumulative(*what)),
+            "Usage": usage_overloads("usage", lambda *what: self._moment.usage(*what)),
+            "CumulativeUsage": usage_overloads("cumulative", lambda *what: self._moment.cumulative(*what)),
             "StartedContainersTotal": started,
             "startedContainersTotal": started,
             "Ready": (on("kwok_ready", (DYN, STRING), BOOL, lambda pod, name: bool(_status(pod, name).get("ready"))),),
@@ -247,7 +247,7 @@ def _both(name: str, params: tuple[Type, ...], result: Type, impl: Callable[...,
     return of(f"kwok_{name}", params, result, impl), on(f"kwok_{name}_member", params, result, impl)
 
 
-def _scaled(given: Quantity, by: float) -> Quantity:
+def _scale(given: Quantity, by: float) -> Quantity:
     try:
         return Quantity(round(given.nanos * by), whole=False)
     except (OverflowError, ValueError):  # an infinity, NaN, or more than any double
@@ -272,7 +272,7 @@ _ARITHMETIC: Final = Library(
         "_+_": (of("add_quantity", _TWO, QUANTITY, Quantity.plus),),
         "_-_": (of("subtract_quantity", _TWO, QUANTITY, Quantity.minus),),
         "-_": (of("negate_quantity", (QUANTITY,), QUANTITY, lambda a: Quantity(-a.nanos, a.whole)),),
-        "_*_": tuple(of(f"multiply_quantity_{name}", (QUANTITY, each), QUANTITY, _scaled) for name, each in _NUMBERS),
+        "_*_": tuple(of(f"multiply_quantity_{name}", (QUANTITY, each), QUANTITY, _scale) for name, each in _NUMBERS),
         "_/_": tuple(of(f"divide_quantity_{name}", (QUANTITY, each), QUANTITY, _part) for name, each in _NUMBERS),
         "_<_": (of("less_quantity", _TWO, BOOL, lambda a, b: a.nanos < b.nanos),),
         "_<=_": (of("less_equals_quantity", _TWO, BOOL, lambda a, b: a.nanos <= b.nanos),),
@@ -288,6 +288,6 @@ def _checking(has_usage: bool) -> Expressions:
     return Expressions(has_usage=has_usage)
 
 
-def compiled(text: str, *, has_usage: bool = False) -> Program:
+def compile_program(text: str, *, has_usage: bool = False) -> Program:
     """Return the program of an expression for inspection only. Raises: ValueError in one line."""
     return _checking(has_usage).compile(text)

@@ -38,7 +38,7 @@ def _cri(line: bytes) -> LogText:
     if not tags:
         raise ValueError(f"unsupported log format: {line[:100]!r}")
     is_part = tags.split(b":")[0] == b"P"
-    return _made(stamp.decode("latin-1"), stream.decode("latin-1"), text + (b"" if is_part else b"\n"))
+    return _log_text(stamp.decode("latin-1"), stream.decode("latin-1"), text + (b"" if is_part else b"\n"))
 
 
 def _docker(line: bytes) -> LogText:
@@ -46,10 +46,10 @@ def _docker(line: bytes) -> LogText:
         found: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
     except UNREADABLE as error:
         raise ValueError(f"unsupported log format: {line[:100]!r}: {error}") from None
-    return _made(str(found.get("time", "")), str(found.get("stream", "")), str(found.get("log", "")).encode())
+    return _log_text(str(found.get("time", "")), str(found.get("stream", "")), str(found.get("log", "")).encode())
 
 
-def _made(stamp: str, stream: str, text: bytes) -> LogText:
+def _log_text(stamp: str, stream: str, text: bytes) -> LogText:
     try:
         at_s = parse_time(stamp)
     except ValueError:

@@ -39,23 +39,25 @@ class Scene:
 
     def moment(self, *words: object) -> Moment:
         """Return the inputs of functions for one evaluation."""
-        return Moment(self.wall_s, Draws((self.seed, *words, self.wall_s)), self._used, self._cumulative, self._started)
+        return Moment(
+            self.wall_s, Draws((self.seed, *words, self.wall_s)), self._usage, self._cumulative, self._start_count
+        )
 
-    def _used(self, resource: str, given: Document, container: str) -> float:
-        found = self._meant(given)
+    def _usage(self, resource: str, given: Document, container: str) -> float:
+        found = self._find_object(given)
         pods = self.pods if found is self.node else [found]
-        return sum(self.usage.used(resource, self.node, pod, container, self.wall_s) for pod in pods)
+        return sum(self.usage.container_usage(resource, self.node, pod, container, self.wall_s) for pod in pods)
 
     def _cumulative(self, resource: str, given: Document, container: str) -> float:
-        found = self._meant(given)
+        found = self._find_object(given)
         if found is self.node:
             return self.usage.node_cumulative(resource, self.node, self.pods, self.wall_s)
         return self.usage.cumulative(resource, self.node, found, container, self.wall_s)
 
-    def _started(self, node: str) -> float:
-        return float(self.usage.started(node))
+    def _start_count(self, node: str) -> float:
+        return float(self.usage.start_count(node))
 
-    def _meant(self, given: Document) -> Document:
+    def _find_object(self, given: Document) -> Document:
         """Return the document of an object as expressions have it. Raises: ValueError for what is none of these."""
         metadata = given.get("metadata") or {}
         name = metadata.get("namespace"), metadata.get("name")
@@ -124,14 +126,14 @@ def _value(metric: Metric, objects: Document, scene: Scene, labels: Labels) -> A
 
 def _text(name: str, family: _Family) -> str:
     metric = family.metric
-    lines = [f"# HELP {name} {_escaped(metric.help)}"] if metric.help else []
+    lines = [f"# HELP {name} {_escape(metric.help)}"] if metric.help else []
     lines.append(f"# TYPE {name} {metric.kind}")
     for labels in sorted(family.samples, key=lambda each: [value for _, value in each]):
         value = family.samples[labels]
         if metric.kind == "histogram":
             lines += _histogram(name, labels, value)
         else:
-            lines.append(f"{name}{_shown(labels)} {float_text(value)}")
+            lines.append(f"{name}{_label_text(labels)} {float_text(value)}")
     return "\n".join((*lines, ""))
 
 
@@ -141,10 +143,10 @@ def _histogram(name: str, labels: Labels, counts: list[tuple[Any, int]]) -> Iter
         total += count
         area += bucket.le * count if count else 0.0
         if not bucket.hidden and bucket.le < math.inf:
-            yield f"{name}_bucket{_shown((*labels, ('le', float_text(bucket.le))))} {total}"
-    yield f"{name}_bucket{_shown((*labels, ('le', '+Inf')))} {total}"
-    yield f"{name}_sum{_shown(labels)} {float_text(area)}"
-    yield f"{name}_count{_shown(labels)} {total}"
+            yield f"{name}_bucket{_label_text((*labels, ('le', float_text(bucket.le))))} {total}"
+    yield f"{name}_bucket{_label_text((*labels, ('le', '+Inf')))} {total}"
+    yield f"{name}_sum{_label_text(labels)} {float_text(area)}"
+    yield f"{name}_count{_label_text(labels)} {total}"
 
 
 def _name(name: str) -> str:
@@ -152,15 +154,15 @@ def _name(name: str) -> str:
     return f"_{made}" if made[:1].isdigit() else made
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n")
 
 
-def _shown(labels: Labels) -> str:
+def _label_text(labels: Labels) -> str:
     if not labels:
         return ""
-    return "{" + ",".join(f'{name}="{_quoted(value)}"' for name, value in labels) + "}"
+    return "{" + ",".join(f'{name}="{_quote(value)}"' for name, value in labels) + "}"
 
 
-def _quoted(text: str) -> str:
-    return _escaped(text).replace('"', r"\"")
+def _quote(text: str) -> str:
+    return _escape(text).replace('"', r"\"")

@@ -43,21 +43,21 @@ class NodeUsage:
         self._past: dict[str, _Past] = {}
         self._starts: dict[str, dict[str, int]] = {}
 
-    def used(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
+    def container_usage(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
         """Return a container's current usage, in cores or bytes; `container` "": the sum over the pod's containers."""
         if not container:
-            return sum(self.used(resource, node, pod, name, wall_s) for name in containers(pod))
+            return sum(self.container_usage(resource, node, pod, name, wall_s) for name in containers(pod))
         started_s = _running_since_s(pod, container)
         if started_s is None:
             return 0.0
         if self.usages.says(pod, container):
-            return self.usages.used(resource, node, pod, container, wall_s)
+            return self.usages.container_usage(resource, node, pod, container, wall_s)
         annotations = pod["metadata"].get("annotations") or {}
         curves = curves_in(text_for(annotations, container))
         if resource == "memory" and "memory" not in curves:
             return float(memory_used(annotations, container))
-        found = value_at(curves.get(resource, ()), max(0.0, wall_s - started_s))
-        return found / 1000 if resource == "cpu" else float(found)
+        amount = value_at(curves.get(resource, ()), max(0.0, wall_s - started_s))
+        return amount / 1000 if resource == "cpu" else float(amount)
 
     def cumulative(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
         """Return a container's cumulative usage since its first start here, in units times seconds."""
@@ -74,7 +74,7 @@ class NodeUsage:
         if wall_s <= since_s:
             return known.value
         if self.usages.says(pod, container):
-            known.value += (wall_s - since_s) * self.usages.used(resource, node, pod, container, wall_s)
+            known.value += (wall_s - since_s) * self.usages.container_usage(resource, node, pod, container, wall_s)
         else:
             points = curves_in(text_for(pod["metadata"].get("annotations") or {}, container)).get(resource, ())
             grown = integral(points, wall_s - started_s) - integral(points, since_s - started_s)
@@ -87,7 +87,7 @@ class NodeUsage:
         past = self._past.get(node["metadata"]["name"], _Past()).used.get(resource, 0.0)
         return past + sum(self.cumulative(resource, node, pod, "", wall_s) for pod in pods)
 
-    def seen(self, node: str, pod: Document) -> None:
+    def observe(self, node: str, pod: Document) -> None:
         """Update the container starts from a pod's status."""
         uid = pod["metadata"].get("uid", "")
         self._places[uid] = node
@@ -99,11 +99,11 @@ class NodeUsage:
                 starts[status["name"]] = count
                 self._past.setdefault(node, _Past()).started += more
 
-    def started(self, node: str) -> int:
+    def start_count(self, node: str) -> int:
         """Return the number of containers started on a node since the host was started."""
         return self._past[node].started if node in self._past else 0
 
-    def gone(self, uid: str) -> None:
+    def on_deleted(self, uid: str) -> None:
         """Forget a pod; its cumulative usage stays with its node."""
         self._starts.pop(uid, None)
         place = self._places.pop(uid, "")

@@ -31,15 +31,15 @@ class Usages:
         has_own = ANNOTATION in annotations or f"{ANNOTATION}.{container}" in annotations
         return not has_own and self.find(key_of(pod), container) is not None
 
-    def used(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
+    def container_usage(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
         """Return how much of a resource a container uses, in cores or bytes.
 
         The documents are those of the API server. A missing entry, or a failed evaluation, counts as 0, as in KWOK.
         """
         key = key_of(pod)
-        found = self._rules.find(key, container)
-        use: Use | None = found.entry.usage.get(resource) if found is not None else None
-        if found is None or use is None:
+        rule_match = self._rules.find(key, container)
+        use: Use | None = rule_match.entry.usage.get(resource) if rule_match is not None else None
+        if rule_match is None or use is None:
             return 0.0
         if (value := use.quantity()) is not None:
             return max(0.0, value.as_float())
@@ -54,5 +54,5 @@ class Usages:
         try:
             return max(0.0, self._expressions.number(use.expression, objects, moment))
         except ValueError as error:
-            self.failures[use.expression] = f"{found.rule.where}: usage of {resource}: {error}"
+            self.failures[use.expression] = f"{rule_match.rule.where}: usage of {resource}: {error}"
             return 0.0

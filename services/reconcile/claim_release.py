@@ -77,7 +77,7 @@ def releasing(controller: Controller, switches: Switches, releases: Releases) ->
         return controller
     memory = ClaimReleaser(releases, own, controller)
     watches = (*controller.watches, Watch(ResourceClaim, memory.claim_changed), Watch(Pod, memory.pod_changed))
-    return replace(controller, reconcile=memory.reconcile, watches=watches, failed=memory.failed)
+    return replace(controller, reconcile=memory.reconcile, watches=watches, failed=memory.on_failed)
 
 
 @dataclass
@@ -119,16 +119,16 @@ class ClaimReleaser:
             self._users.get(key, {}).pop(pod_key, None)
         for key in _claims_in_use(change.new):
             self._users.setdefault(key, {})[pod_key] = None
-        found: dict[Key, None] = {}
+        keys: dict[Key, None] = {}
         for key in _claims_in_use(change.old):
             if self._users.get(key):
                 continue
             self._users.pop(key, None)
             if (claim := listers.of(ResourceClaim).get(key)) is not None:
-                found.update({Key(key.namespace, each.name): None for each in self._references(claim)})
-        return list(found)
+                keys.update({Key(key.namespace, each.name): None for each in self._references(claim)})
+        return list(keys)
 
-    def failed(self, key: Key, action: Action, reason: str) -> None:
+    def on_failed(self, key: Key, action: Action, reason: str) -> None:
         """Keep the reason of a refused release for an event; pass all other failures on."""
         if isinstance(action, Patch) and action.resource == CLAIMS:
             if not reason.startswith(("not performed", "Conflict", "NotFound")):
@@ -149,15 +149,15 @@ class ClaimReleaser:
         result = self.inner.reconcile(key, listers, moment)
         if result.refresh:
             return result
-        actions = self._marked(owner)
+        actions = self._mark_for_release(owner)
         if (refusal := self._refused.pop(key, "")) and self._is_news(owner, "", refusal):
             actions.append(event(owner, BLOCKED, refusal, warns=True))
         again_s = result.requeue_after_s
         if queries and self.releases.is_settled(key, moment.now_s):
             own = self._parents.setdefault(key, {owner.metadata.uid})
             if self.releases.dependents is not Pod:
-                made: list[Any] = listers.of(self.releases.dependents).owned_by(owner.metadata.uid)
-                own |= {each.metadata.uid for each in made}
+                dependents: list[Any] = listers.of(self.releases.dependents).owned_by(owner.metadata.uid)
+                own |= {each.metadata.uid for each in dependents}
             freed = self._release(owner, moment)
             actions += freed
             again_s = earliest(again_s, AGAIN_S if freed else None)
@@ -189,7 +189,7 @@ class ClaimReleaser:
             views.append(self.releases.dependents)
         return tuple(Query(view, Key(meta.namespace, "")) for view in views)
 
-    def _marked(self, owner: Any) -> list[Action | Batch]:
+    def _mark_for_release(self, owner: Any) -> list[Action | Batch]:
         """Return the write that keeps a workload until its claims are released, if it is due."""
         meta: ObjectMeta = owner.metadata
         is_wanted = self.switches.owner_deletion == "finalizer" and bool(self._claims.get(meta.uid))
@@ -200,8 +200,8 @@ class ClaimReleaser:
 
     def _release(self, owner: Any, moment: Moment) -> list[Action | Batch]:
         meta: ObjectMeta = owner.metadata
-        pods = [p for p in self._listed(Pod, owner, moment) if isinstance(p, Pod) and not p.is_terminal]
-        claims = [c for c in self._listed(ResourceClaim, owner, moment) if isinstance(c, ResourceClaim)]
+        pods = [p for p in self._list_live(Pod, owner, moment) if isinstance(p, Pod) and not p.is_terminal]
+        claims = [c for c in self._list_live(ResourceClaim, owner, moment) if isinstance(c, ResourceClaim)]
         mine = [c for c in claims if any(each.uid == meta.uid for each in self._references(c))]
         reserved = [c for c in mine if c.status.is_reserved_for(meta.uid)]
         users = {c.metadata.key: _left_to(meta.uid, c, pods) for c in mine}
@@ -253,12 +253,12 @@ class ClaimReleaser:
         if any(each in owner.metadata.finalizers for each in _BY_COLLECTOR):
             return []
         resource = resource_of_view(self.releases.dependents).name
-        listed: list[Any] = self._listed(self.releases.dependents, owner, moment)
+        listed: list[Any] = self._list_live(self.releases.dependents, owner, moment)
         own = (each.metadata for each in listed if _is_of(each.metadata, {owner.metadata.uid}))
         return [Delete(resource, m.key, uid=m.uid) for m in own if m.deletion_timestamp is None]
 
     @staticmethod
-    def _listed(view: type[View], owner: Described, moment: Moment) -> list[View]:
+    def _list_live(view: type[View], owner: Described, moment: Moment) -> list[View]:
         return list(moment.listed[Query(view, Key(owner.metadata.namespace, ""))])
 
 

@@ -34,12 +34,12 @@ def put(
     old = find(conditions, condition_type)
     if old is not None and (old.get("status"), old.get("reason")) == (status, reason):
         return None
-    made = new(condition_type, status, reason, message, wall_s)
+    condition = new(condition_type, status, reason, message, wall_s)
     if old is not None and old.get("status") == status and (since := old.get("lastTransitionTime")):
-        made["lastTransitionTime"] = since
+        condition["lastTransitionTime"] = since
     remove(conditions, condition_type)
-    conditions.append(made)
-    return made
+    conditions.append(condition)
+    return condition
 
 
 def remove(conditions: list[Document], condition_type: str) -> None:

@@ -133,7 +133,7 @@ class Controller:
 
     `owns`: a change of such an object leads to its controller owner's key, when that owner is of the reconciled
     kind. `reconciles` None: keys come only from its own watches. `period_s`: the interval at which the key `("",
-    "")` is reconciled too (scans). `reads`: kinds only listed. `failed` lets memories such as expectations be
+    "")` is reconciled too (scans). `reads`: kinds only listed. `on_failed` lets memories such as expectations be
     rolled back. `gives_up`: a write that the server refuses for good is not tried again. `queue` and `reporter`:
     the work queue's name in metrics and the source of its events; "": derived from `name`. `metrics`: further
     metrics, read at a scrape.

@@ -58,7 +58,7 @@ class Expectations:
             return True
         return (record.creations <= 0 and not record.deletions) or now_s - record.set_at_s > TTL_S
 
-    def awaited(self, key: Key) -> tuple[int, int]:
+    def pending_counts(self, key: Key) -> tuple[int, int]:
         """Return the numbers of awaited creations and deletions."""
         record = self._records.get(key)
         return (max(0, record.creations), len(record.deletions)) if record else (0, 0)

@@ -127,11 +127,11 @@ class Caches(Listers):
             informer.on_change(_as_any_change(resource, handler))
         waiting = [synced]
 
-        def progressed() -> None:
+        def on_progressed() -> None:
             while waiting:
                 waiting.pop()()
 
-        informer.on_progress(progressed)
+        informer.on_progress(on_progressed)
         self._running[f"{user} {name}"] = self._run(informer)
 
     def on_progress(self, callback: Callable[[], None]) -> None:

@@ -124,7 +124,7 @@ class Child:
         self.ready_file.unlink(missing_ok=True)
         component = component_of(self.name)
         module = MODULES.get(component, component)
-        with _appended(self.log) as log:
+        with _open_log(self.log) as log:
             self._log_start = log.tell()
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -143,15 +143,15 @@ class Child:
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the process, derived from ours."""
-        found = {k: v for k, v in environ.items() if not k.startswith(PREFIX)}
-        found[PARENT_VARIABLE] = str(os.getpid())
+        variables = {k: v for k, v in environ.items() if not k.startswith(PREFIX)}
+        variables[PARENT_VARIABLE] = str(os.getpid())
         # `-P` and this: a folder called `scheduler` where `keplab up` was typed is not our scheduler.
-        found["PYTHONPATH"] = os.pathsep.join(p for p in (_OURS, found.get("PYTHONPATH", "")) if p)
+        variables["PYTHONPATH"] = os.pathsep.join(p for p in (_OURS, variables.get("PYTHONPATH", "")) if p)
         if self._resource:
             own = (f"{key}={quote(value, safe='')}" for key, value in self._resource.items())
             # The last one of a name counts.
-            found[RESOURCE] = ",".join(filter(None, (found.get(RESOURCE, ""), *own)))
-        return found
+            variables[RESOURCE] = ",".join(filter(None, (variables.get(RESOURCE, ""), *own)))
+        return variables
 
     async def wait_until_ready(self) -> None:
         """Wait until the process has written its ports."""
@@ -203,9 +203,9 @@ class Child:
         """Return the reason of its end in one line: the signal, its last log line, or the meaning of its code."""
         if code < 0:
             return f"{self.name} was ended by {signal.Signals(-code).name}"
-        said = _last_line(self.log, self._log_start)
-        if said:
-            return f"{said} (exit {code})"
+        last_line = _last_line(self.log, self._log_start)
+        if last_line:
+            return f"{last_line} (exit {code})"
         meaning = f", {_MEANINGS[code]}" if code in _MEANINGS else ""
         return f"{self.name} ended with exit code {code}{meaning}"
 
@@ -244,7 +244,7 @@ class Child:
             self.ready_file.unlink(missing_ok=True)
 
 
-def _appended(path: Path) -> BinaryIO:
+def _open_log(path: Path) -> BinaryIO:
     """Return a log open at its end; where the disk has no space for one, its lines go nowhere. Raises: OSError."""
     try:
         return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")

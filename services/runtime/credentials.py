@@ -145,12 +145,12 @@ def make(
         tokens=[*tokens.values(), *(_Token(t.token, t.user, t.groups) for t in known.tokens if t.user not in tokens)],
         node_key=known.node_key or f"{random.getrandbits(256):064x}",
     )
-    made = Credentials(directory, admin, users)
-    _put(made.server, msgspec.json.encode(server))
+    credentials = Credentials(directory, admin, users)
+    _put(credentials.server, msgspec.json.encode(server))
     _put(directory / MONITOR_FILE, monitor.encode())
     for process, content in files.items():
-        _put(made.of(process), msgspec.json.encode(content))
-    return made
+        _put(credentials.of(process), msgspec.json.encode(content))
+    return credentials
 
 
 def admin_headers(data: Path) -> dict[str, str]:
@@ -208,16 +208,16 @@ def client_pair(signer: certificates.Authority, process: str, identity: Identity
     return signer.client(f"{process.replace('/', '_')}-client", identity.user, identity.groups)
 
 
-def put_driver(made: Credentials, process: str, driver: str, node: str) -> Path:
+def put_driver(credentials: Credentials, process: str, driver: str, node: str) -> Path:
     """Write the token file of a DRA driver's process and return its path. Raises: OSError; ValueError without the
     list of this mesh's tokens.
     """
-    key = _read(made.server).node_key
+    key = _read(credentials.server).node_key
     if not key:
-        raise ValueError(f"{made.server} has no key for the tokens of drivers")
+        raise ValueError(f"{credentials.server} has no key for the tokens of drivers")
     identity = driver_identity(driver, node)
-    _put(made.of(process), msgspec.json.encode({identity.user: driver_token(bytes.fromhex(key), driver, node)}))
-    return made.of(process)
+    _put(credentials.of(process), msgspec.json.encode({identity.user: driver_token(bytes.fromhex(key), driver, node)}))
+    return credentials.of(process)
 
 
 def kubeconfig(rest_urls: Sequence[str], token: str, authority: Path) -> bytes:
@@ -277,17 +277,17 @@ def refresh_kubeconfig(path: Path, signer: certificates.Authority) -> None:
     """
     document = yaml_text.load(path.read_bytes())
     for cluster in document["clusters"]:
-        cluster["cluster"]["certificate-authority-data"] = _encoded(signer.path)
+        cluster["cluster"]["certificate-authority-data"] = _encode_file(signer.path)
     user = document["users"][0]
     if "client-certificate-data" in user["user"]:
         pair = signer.path.parent / f"client-{user['name']}"
-        user["user"]["client-certificate-data"] = _encoded(pair.with_suffix(".crt"))
-        user["user"]["client-key-data"] = _encoded(pair.with_suffix(".key"))
+        user["user"]["client-certificate-data"] = _encode_file(pair.with_suffix(".crt"))
+        user["user"]["client-key-data"] = _encode_file(pair.with_suffix(".key"))
     mode = stat.S_IMODE(path.stat().st_mode)
     write_atomically(path, yaml.safe_dump(document, sort_keys=False).encode(), mode=mode)
 
 
-def _encoded(path: Path) -> str:
+def _encode_file(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
@@ -336,7 +336,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     hosts = {arguments.host: Hosting(node_prefix=arguments.node_prefix)}
     if arguments.lab_node_prefix:
         hosts[LAB] = Hosting(node_prefix=arguments.lab_node_prefix)
-    made = make(out / "apiserver", hosts=hosts, random=seeded_random(None))
+    credentials = make(out / "apiserver", hosts=hosts, random=seeded_random(None))
     is_renewed = arguments.renew or os.environ.get("KEPLAB_RENEW") == "1"
     signer = certificates.authority(out / "authority")
     if is_renewed:
@@ -353,25 +353,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     alike = ("scheduler", "controllers", CLAIM_CONTROLLER, UI)
     processes = {**{name: name for name in alike}, "kubelet": f"kubelet/{arguments.host}"}
     for component, process in processes.items():
-        pairs = {"client": client_pair(signer, component, made.users[process])}
+        pairs = {"client": client_pair(signer, component, credentials.users[process])}
         if component == "kubelet":
             pairs["serving"] = signer.server("kubelet")
         _hand_out(out / component, signer, pairs)
-        _put(out / component / "token.json", made.of(process).read_bytes())
+        _put(out / component / "token.json", credentials.of(process).read_bytes())
     if not (out / UI / PAGE_TOKEN_FILE).exists():
         _put(out / UI / PAGE_TOKEN_FILE, f"{seeded_random(None).getrandbits(256):064x}".encode())
     if arguments.lab_node_prefix:
-        client, host = (client_pair(signer, name, made.users[name]) for name in ("admin", f"kubelet/{LAB}"))
+        client, host = (client_pair(signer, name, credentials.users[name]) for name in ("admin", f"kubelet/{LAB}"))
         _hand_out(out / LAB, signer, {"client": client, "host": host})
-        _put(out / LAB / "token.json", made.of("admin").read_bytes())
-        _put(out / LAB / "host.json", made.of(f"kubelet/{LAB}").read_bytes())
+        _put(out / LAB / "token.json", credentials.of("admin").read_bytes())
+        _put(out / LAB / "host.json", credentials.of(f"kubelet/{LAB}").read_bytes())
     if arguments.etcd_member:
         _make_etcd(out, arguments.etcd_member, is_renewed=is_renewed)
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
     (out / "monitor").mkdir(exist_ok=True, mode=0o700)
     _put(out / "monitor" / MONITOR_FILE, (out / "apiserver" / MONITOR_FILE).read_bytes())
     _put(out / "admin" / MONITOR_FILE, (out / "apiserver" / MONITOR_FILE).read_bytes())
-    _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(urls, made.admin_token, signer.path))
+    _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(urls, credentials.admin_token, signer.path))
     put_client_kubeconfigs(out / "admin" / CLIENTS_FOLDER, urls[0], signer)
 
 

@@ -102,19 +102,21 @@ class Delegation:
 
     async def _user(self, token: str) -> Identity | None:
         key = hashlib.sha256(token.encode()).digest()
-        if (known := _kept(self._users, key, self._clock.now())) is not None:
+        if (known := _fresh_entry(self._users, key, self._clock.now())) is not None:
             return known[1]
         review = await self._ask(TOKEN_REVIEWS, {"token": token})
-        said, user = review.get("user") or {}, None
+        user_info, user = review.get("user") or {}, None
         if review.get("authenticated"):
-            extra = tuple((name, tuple(values)) for name, values in sorted((said.get("extra") or {}).items()))
-            user = Identity(said["username"], tuple(said.get("groups") or ()), uid=said.get("uid", ""), extra=extra)
+            extra = tuple((name, tuple(values)) for name, values in sorted((user_info.get("extra") or {}).items()))
+            user = Identity(
+                user_info["username"], tuple(user_info.get("groups") or ()), uid=user_info.get("uid", ""), extra=extra
+            )
         _keep(self._users, key, (self._clock.now(), user))
         return user
 
     async def _may(self, user: Identity, right: Right) -> bool:
         key = (user.user, user.groups, right)
-        if (known := _kept(self._rights, key, self._clock.now())) is not None:
+        if (known := _fresh_entry(self._rights, key, self._clock.now())) is not None:
             return known[1]
         about = {"user": user.user, "groups": list(user.groups), "uid": user.uid}
         extra = {name: list(values) for name, values in user.extra}
@@ -134,7 +136,7 @@ class Delegation:
             raise NotSaid(str(error)) from None
 
 
-def _kept(kept: dict[Any, tuple[float, T]], key: Any, now_s: float) -> tuple[float, T] | None:
+def _fresh_entry(kept: dict[Any, tuple[float, T]], key: Any, now_s: float) -> tuple[float, T] | None:
     found = kept.get(key)
     return found if found is not None and now_s - found[0] < KEPT_S else None
 

@@ -41,13 +41,13 @@ class Members:
 def find_etcd() -> Path:
     """Return the path of etcd. Raises: MeshError saying how to get it."""
     parts = os.environ.get(PARTS_VARIABLE, "")
-    found = shutil.which("etcd") or (shutil.which("etcd", path=parts) if parts else None)
-    if found is None:
+    program = shutil.which("etcd") or (shutil.which("etcd", path=parts) if parts else None)
+    if program is None:
         raise MeshError(
             "engine etcd: there is no etcd on the PATH; install one (Debian and Ubuntu: apt-get install etcd-server) "
             "or name a running one with --etcd-servers"
         )
-    return Path(found).absolute()
+    return Path(program).absolute()
 
 
 def make_members(data: Path, count: int, free_port: Callable[[], int]) -> Members:
@@ -100,13 +100,13 @@ def _ports(folder: Path, count: int, free_port: Callable[[], int]) -> list[int]:
         if len(known) != 2 * count:
             raise MeshError(f"{folder} holds an etcd of {len(known) // 2} members, and --etcd-members says {count}")
         return known
-    made: list[int] = []
-    while len(made) < 2 * count:
+    ports: list[int] = []
+    while len(ports) < 2 * count:
         port = free_port()
-        if port not in made:
-            made.append(port)
-    path.write_bytes(msgspec.json.encode(made))
-    return made
+        if port not in ports:
+            ports.append(port)
+    path.write_bytes(msgspec.json.encode(ports))
+    return ports
 
 
 class EtcdChild(Child):
@@ -139,9 +139,9 @@ class EtcdChild(Child):
         with contextlib.suppress(OSError):
             for line in reversed(self.log.read_bytes()[-LOG_BYTES:].splitlines()):
                 with contextlib.suppress(msgspec.DecodeError):
-                    said = msgspec.json.decode(line, type=dict[str, object])
-                    if code >= 0 and said.get("level") in ("fatal", "panic", "error"):
-                        parts = (self.name, said.get("msg"), said.get("error"))
+                    entry = msgspec.json.decode(line, type=dict[str, object])
+                    if code >= 0 and entry.get("level") in ("fatal", "panic", "error"):
+                        parts = (self.name, entry.get("msg"), entry.get("error"))
                         return ": ".join(str(part) for part in parts if part) + f" (exit {code})"
         return super().why(code)
 

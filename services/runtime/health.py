@@ -85,7 +85,7 @@ class HealthServer:
             ("/healthz", self._live),
             ("/livez", self._live),
             ("/readyz", self._ready),
-            ("/metrics", self._scraped),
+            ("/metrics", self._metrics_response),
             ("/configz", lambda _: (200, "application/json", msgspec.json.encode(self._configuration(), enc_hook=str))),
         ]
         self._routes = [(path_pattern(path), handler) for path, handler in (*own, *routes)]
@@ -116,9 +116,9 @@ class HealthServer:
             )
         return 200, "text/plain", b"ok\n"
 
-    async def _scraped(self, request: HttpRequest) -> HttpResponse:
+    async def _metrics_response(self, request: HttpRequest) -> HttpResponse:
         content_type, pieces = self._exposition.pieces(self._metrics(), request.headers.get("accept", ""))
-        return 200, content_type, await joined(pieces)
+        return 200, content_type, await join_pieces(pieces)
 
     def _ready(self, _: HttpRequest) -> HttpResponse:
         return (200, "text/plain", b"ok\n") if self._is_ready() else (503, "text/plain", b"not ready\n")
@@ -126,7 +126,7 @@ class HealthServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(REQUEST_MAX_S):
-                parsed = _parsed(await reader.readuntil(b"\r\n\r\n"))
+                parsed = _parse_head(await reader.readuntil(b"\r\n\r\n"))
                 refusal = await self._refusal(parsed, writer)
                 taken = None if refusal is not None else self._taken_over(parsed)
             if taken is not None:
@@ -194,7 +194,7 @@ class HealthServer:
         return method, 404, "text/plain", b"no such path; try /healthz /readyz /metrics /configz\n"
 
 
-async def joined(pieces: Iterable[bytes]) -> bytes:
+async def join_pieces(pieces: Iterable[bytes]) -> bytes:
     """Return all pieces joined; other tasks get a turn before each."""
     parts: list[bytes] = []
     await asyncio.sleep(0)
@@ -210,7 +210,7 @@ def path_pattern(path: str) -> re.Pattern[str]:
     return re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", escaped) + "/?$")
 
 
-def _parsed(head: bytes) -> Head | None:
+def _parse_head(head: bytes) -> Head | None:
     """Return method, address and headers of a request; None when it is not one."""
     try:
         line, *rest = head.decode("latin-1").split("\r\n")

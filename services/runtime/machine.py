@@ -105,7 +105,7 @@ class Machine:
         self.gates.set_all(self.faults.links)
         mine = [strike for strike in self.faults.strikes if strike.pid == os.getpid()]
         self._left = {strike: self._left.get(strike, strike.count) for strike in mine}
-        self.gates.on_call = (lambda when, what: self.reached(f"{when}:{what}")) if mine else None
+        self.gates.on_call = (lambda when, what: self.on_reached(f"{when}:{what}")) if mine else None
 
     def _read_again(self) -> None:
         try:
@@ -113,7 +113,7 @@ class Machine:
         except StartError as error:
             _log.error("machine.faults_unreadable", error=error.message)
 
-    def reached(self, site: str) -> None:
+    def on_reached(self, site: str) -> None:
         """Perform the strike at this site, if there is one."""
         for strike, left in list(self._left.items()):
             if strike.site != site or left <= 0:
@@ -201,7 +201,7 @@ class StrikingLog:
     def write(self, ev: str, **fields: Any) -> None:
         """Append one line; a strike may follow."""
         self._inner.write(ev, **fields)
-        self._machine.reached(ev)
+        self._machine.on_reached(ev)
 
     def close(self) -> None:
         """Close the file."""

@@ -84,10 +84,10 @@ class OwnWriteGate:
 
     def is_open(self, key: Key, now: float) -> bool:
         """Whether the caches show all own writes of the key, or the hold has timed out."""
-        found = self._awaited.get(key)
-        if found is None:
+        entry = self._awaited.get(key)
+        if entry is None:
             return True
-        awaited, since = found
+        awaited, since = entry
         late = [resource for resource, rv in awaited.items() if (self._reached(resource) or 0) < rv]
         if late and now - since < GATE_MAX_S:
             return False
@@ -123,7 +123,7 @@ class ControllerLoop:
         self._causes: dict[Key, dict[str, None]] = {}
         self._wake = asyncio.Event()
         self._has_gate = seams.switches.of(ManagerSwitches).has_own_write_gate
-        self._gate = OwnWriteGate(self._reached)
+        self._gate = OwnWriteGate(self._cached_version)
         self._outcomes: dict[str, float] = {"done": 0, "unchanged": 0, "requeued": 0, "failed": 0, "terminal": 0}
         self._faults_total = 0
         self._quiet_runs = 0
@@ -217,7 +217,7 @@ class ControllerLoop:
             for key in self._gate.release(self._clock.now()):
                 self._add(key)
 
-    def _reached(self, resource: str) -> int | None:
+    def _cached_version(self, resource: str) -> int | None:
         informer = self._caches.by_resource.get(resource)
         return informer.last_rv if informer is not None else None
 
@@ -353,7 +353,7 @@ class ControllerLoop:
 
     def _refuse_stale_deletes(self, key: Key, result: Result) -> None:
         """Let a decision that deletes wait for caches that are in touch with the server (C9). Raises: Unavailable. The
-        controller's `failed` learns that nothing was performed.
+        controller's `on_failed` learns that nothing was performed.
         """
         actions = [a for action in result.actions for a in (action.actions if isinstance(action, Batch) else (action,))]
         if not any(isinstance(action, Delete) for action in actions):
@@ -499,8 +499,13 @@ class Manager:
     ) -> None:
         self._beside = beside
         views: dict[type[View], None] = {}
-        for each in controllers:
-            declared = (each.reconciles, *each.owns, *(watch.view for watch in each.watches), *each.reads)
+        for reconciler in controllers:
+            declared = (
+                reconciler.reconciles,
+                *reconciler.owns,
+                *(watch.view for watch in reconciler.watches),
+                *reconciler.reads,
+            )
             views |= dict.fromkeys(view for view in declared if view is not None)
         self._caches = Caches(seams, list(views), follows_definitions=follows_definitions)
         self._loops = [ControllerLoop(controller, seams, self._caches) for controller in controllers]
@@ -520,10 +525,10 @@ class Manager:
             if self._elector is not None:
                 epoch = await self._elector.acquire()
                 for led in (*self._loops, *self._beside):
-                    led.lead(epoch, self._elector.deposed)
+                    led.lead(epoch, self._elector.on_deposed)
                 group.create_task(self._elector.hold())
-            for each in (*self._loops, *self._beside):
-                group.create_task(each.run())
+            for runner in (*self._loops, *self._beside):
+                group.create_task(runner.run())
 
     def log_sync(self) -> None:
         """Write a `cache.sync` line for each cache."""
@@ -536,12 +541,12 @@ class Manager:
 
     def metrics(self) -> Samples:
         """Return the metrics of informers, queues, reconciles and recorders."""
-        found = self._elector.metrics() if self._elector is not None else Samples()
+        samples = self._elector.metrics() if self._elector is not None else Samples()
         for informer in self._caches.informers:
-            found |= informer.metrics()
+            samples |= informer.metrics()
         for loop in self._loops:
-            found |= loop.metrics()
-        return found
+            samples |= loop.metrics()
+        return samples
 
     @property
     def is_idle(self) -> bool:

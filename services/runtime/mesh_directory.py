@@ -70,11 +70,11 @@ def narrow(data_dir: Path) -> None:
     """Remove other users' permissions from the files that an earlier version made for a mesh. Raises: OSError."""
     for folder in FOLDERS:
         for path, folders, names in os.walk(data_dir / folder):
-            for each in (path, *(os.path.join(path, name) for name in (*folders, *names))):
+            for entry in (path, *(os.path.join(path, name) for name in (*folders, *names))):
                 with contextlib.suppress(FileNotFoundError):
-                    found = os.lstat(each)
-                    if found.st_mode & 0o077 and found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode):
-                        os.chmod(each, stat.S_IMODE(found.st_mode) & ~0o077)
+                    info = os.lstat(entry)
+                    if info.st_mode & 0o077 and info.st_uid == os.geteuid() and not stat.S_ISLNK(info.st_mode):
+                        os.chmod(entry, stat.S_IMODE(info.st_mode) & ~0o077)
 
 
 def lock(data_dir: Path) -> int:

@@ -359,7 +359,7 @@ class _Process:
         Source: kubernetes/cmd/kube-proxy/app/options.go, which ends for a changed configuration, too."""
         if not self._config.set_file:
             return
-        await set_file.changed(self._config.set_file, self._from_file)
+        await set_file.wait_until_changed(self._config.set_file, self._from_file)
         self._log.info("process.switches_changed", file=self._config.set_file)
         self._stop_signal = "switches changed"
         stopping.set()

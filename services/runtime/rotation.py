@@ -45,17 +45,17 @@ class MeshCertificate:
     not_after: datetime
 
 
-def held(data: Path) -> list[MeshCertificate]:
+def mesh_certificates(data: Path) -> list[MeshCertificate]:
     """Return the certificates of the mesh on that directory, the authorities' first. Raises: OSError, ValueError."""
     folder = data / FOLDER
     if not (folder / "ca.crt").exists():
         return []
     authorities = x509.load_pem_x509_certificates((folder / "ca.crt").read_bytes())
-    found = [MeshCertificate("ca", common_name(each), each.not_valid_after_utc) for each in authorities]
+    entries = [MeshCertificate("ca", common_name(each), each.not_valid_after_utc) for each in authorities]
     for pair in certificates.pairs(folder):
         leaf = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
-        found.append(MeshCertificate(pair.certificate.stem, common_name(leaf), leaf.not_valid_after_utc))
-    return found
+        entries.append(MeshCertificate(pair.certificate.stem, common_name(leaf), leaf.not_valid_after_utc))
+    return entries
 
 
 @contextlib.contextmanager
@@ -91,8 +91,8 @@ def _refresh(data: Path, signer: certificates.Authority) -> None:
             credentials.refresh_kubeconfig(path, signer)
 
 
-def change_authority(data: Path, said: Callable[[str], None]) -> None:
-    """Change the authority of a mesh, which may be running; `said` is called with each step that was done.
+def change_authority(data: Path, report: Callable[[str], None]) -> None:
+    """Change the authority of a mesh, which may be running; `report` is called with each step that was done.
 
     Raises: MeshError naming a process that does not use the new files; OSError, ValueError.
     """
@@ -101,17 +101,17 @@ def change_authority(data: Path, said: Callable[[str], None]) -> None:
         certificates.add_authority(folder)
         _refresh(data, certificates.authority(folder))
     wait_until_used(data)
-    said("both authorities are trusted")
+    report("both authorities are trusted")
     with _alone(folder):
         certificates.switch_authority(folder)
     renewed = renew(data)
     wait_until_used(data)
-    said(f"{len(renewed)} certificates are signed by the new one")
+    report(f"{len(renewed)} certificates are signed by the new one")
     with _alone(folder):
         certificates.drop_authorities(folder)
         _refresh(data, certificates.authority(folder))
     wait_until_used(data)
-    said("the old authority is trusted no more")
+    report("the old authority is trusted no more")
 
 
 def wait_until_used(data: Path, within_s: float = IN_USE_MAX_S) -> int:
@@ -145,9 +145,9 @@ def _stale(process: dict[str, Any], headers: dict[str, str]) -> list[str]:
             used = msgspec.json.decode(reply.read(), type=dict[str, Any]).get("certificates", [])
     except (OSError, *UNREADABLE):
         return [f"(no answer at port {port})"]
-    found: list[str] = []
-    for each in used:
+    paths: list[str] = []
+    for record in used:
         for path, digest in (("certificate", "sha256"), ("authorities", "authorities_sha256")):
-            if path in each and hashlib.sha256(Path(each[path]).read_bytes()).hexdigest() != each[digest]:
-                found.append(str(each[path]))
-    return found
+            if path in record and hashlib.sha256(Path(record[path]).read_bytes()).hexdigest() != record[digest]:
+                paths.append(str(record[path]))
+    return paths

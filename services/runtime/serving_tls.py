@@ -45,14 +45,14 @@ class ServingTls:
         self.on_reload: Callable[[], None] = lambda: None
         try:
             self.material = self._files.read()
-            self._context = self._made(self.material)
+            self._context = self._ssl_context(self.material)
         except (TlsError, ssl.SSLError) as error:
             raise StartError(f"TLS of {endpoint}: {error}", EXIT_CONFIG) from None
         # A listener keeps its context; each handshake is carried on with the newest one.
-        self.context = self._made(self.material)
+        self.context = self._ssl_context(self.material)
         self.context.sni_callback = self._choose
 
-    def _made(self, material: Material) -> ssl.SSLContext:
+    def _ssl_context(self, material: Material) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
@@ -77,7 +77,7 @@ class ServingTls:
             material = self._newer.read()
             if material is None:
                 return
-            self._context = self._made(material)
+            self._context = self._ssl_context(material)
         except (TlsError, ssl.SSLError) as error:
             log.error("server.certificate_not_reloaded", endpoint=self._endpoint, error=str(error))
             return
@@ -97,9 +97,9 @@ class ServingTls:
             await asyncio.sleep(RELOAD_S)
             self.reload()
 
-    def loaded(self) -> dict[str, str]:
+    def loaded_files(self) -> dict[str, str]:
         """Return the files that new connections use, for /configz."""
-        return self.material.described(self._files)
+        return self.material.describe(self._files)
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
         """Return the credentials of a gRPC listener, whose clients must have a certificate of the authority. Each
@@ -116,8 +116,8 @@ class ServingTls:
 
         # Annotated nowhere in grpcio; the configuration is the first, the function is called at each handshake.
         make: Any = grpc.dynamic_ssl_server_credentials
-        made: grpc.ServerCredentials = make(_configuration(served), newest, require_client_authentication=True)
-        return made
+        credentials: grpc.ServerCredentials = make(_configuration(served), newest, require_client_authentication=True)
+        return credentials
 
 
 def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:
@@ -174,5 +174,5 @@ class Peers:
             raise Unauthorized("the names in the client certificate are too long or not printable")
         if len(self._known) >= PEERS_MAX:
             self._known.clear()
-        found = self._known[pem] = Peer(Identity(users[0], groups), leaf.not_valid_after_utc.timestamp())
-        return found
+        peer = self._known[pem] = Peer(Identity(users[0], groups), leaf.not_valid_after_utc.timestamp())
+        return peer

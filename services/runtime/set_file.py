@@ -12,12 +12,12 @@ LOOK_S: Final = 0.5
 
 def assignments(config: CommonConfig) -> tuple[str, ...]:
     """Return the assignments in the process's switch file. Raises: StartError that names the file."""
-    found = words(config.set_file) if config.set_file else ()
+    file_words = words(config.set_file) if config.set_file else ()
     try:
-        Switches.parse((*config.set, *found))
+        Switches.parse((*config.set, *file_words))
     except SwitchError as error:
         raise StartError(f"--set-file {config.set_file}: {error}", EXIT_USAGE) from None
-    return found
+    return file_words
 
 
 def words(path: str) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(word for part in text.split(",") if (word := part.strip()))
 
 
-async def changed(path: str, known: tuple[str, ...]) -> None:
+async def wait_until_changed(path: str, known: tuple[str, ...]) -> None:
     """Wait until the file has assignments other than `known`."""
     while words(path) == known:  # noqa: ASYNC110  a volume that another container writes to sends no event
         await asyncio.sleep(LOOK_S)

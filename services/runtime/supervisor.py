@@ -81,7 +81,7 @@ class Supervisor:
             options.nodes + sum(len(nodes) for nodes in options.definitions.values()),
             is_up=lambda: self._is_ready,
             on_change=self._write_state,
-            on_end=lambda name: self._breaking.ended(name),
+            on_end=lambda name: self._breaking.on_ended(name),
         )
         self._breaking = Breaking(self, self._clock, has_files=options.has_faults, component_of=component_of)
         self._event_file: FileEventLog | None = None
@@ -103,9 +103,9 @@ class Supervisor:
             names = ["apiserver", *(f"apiserver-{number}" for number in range(2, self._options.apiservers + 1))]
             servers = [self._add(name, [*lines.apiserver(name), *shared]) for name in names]
             await self._keeper.start_all(servers)
-            for each in servers:
+            for server in servers:
                 # From now on restarts must find the same ports: clients hold on to them.
-                each.arguments += ["--grpc-port", str(each.ports["grpc"]), "--rest-port", str(each.ports["rest"])]
+                server.arguments += ["--grpc-port", str(server.ports["grpc"]), "--rest-port", str(server.ports["rest"])]
             write_atomically(self.kubeconfig, identities.kubeconfig(self.rest_urls), mode=0o600)
             if self._options.serves_clients:
                 place = self._data / credentials.CLIENTS_FOLDER
@@ -338,7 +338,7 @@ class Supervisor:
         servers = self.grpc_target if component_of(name) != "apiserver" else ""
         child = Child(
             name,
-            [*arguments, *self._lines.shared(name, servers)],
+            [*arguments, *self._lines.shared_flags(name, servers)],
             log_file(self._data, name),
             ready_file(self._data, name),
             self._options.resource,

@@ -84,13 +84,13 @@ class _Handlers(grpc.GenericRpcHandler):
         """Return how to answer this method; None: it is not served."""
         method = handler_call_details.method
         if (call := self._service.calls.get(method)) is not None:
-            return grpc.unary_unary_rpc_method_handler(_answered(call))
+            return grpc.unary_unary_rpc_method_handler(_unary_handler(call))
         if (stream := self._service.streams.get(method)) is not None:
-            return grpc.unary_stream_rpc_method_handler(_streamed(stream))
+            return grpc.unary_stream_rpc_method_handler(_stream_handler(stream))
         return None
 
 
-def _answered(call: Unary) -> Any:
+def _unary_handler(call: Unary) -> Any:
     async def handle(request: bytes, context: Any) -> bytes:
         # Each call is served in a task, and so in a context, of its own.
         named = (value for key, value in context.invocation_metadata() or () if key == TRACEPARENT)
@@ -103,7 +103,7 @@ def _answered(call: Unary) -> Any:
     return handle
 
 
-def _streamed(stream: Streaming) -> Any:
+def _stream_handler(stream: Streaming) -> Any:
     async def handle(request: bytes, context: Any) -> AsyncIterator[bytes]:
         try:
             async for message in stream(request):
@@ -151,7 +151,7 @@ class _Connection:
         except TimeoutError:
             raise RpcError("DeadlineExceeded", "context deadline exceeded") from None
 
-    async def broken(self) -> None:
+    async def wait_until_broken(self) -> None:
         """Return once the connection that was there is not any more."""
         ready = grpc.ChannelConnectivity.READY
         while self._channel.get_state(try_to_connect=True) is ready:
@@ -257,7 +257,7 @@ class UnixSockets:
         OSError.
         """
         Path(directory).mkdir(parents=True, exist_ok=True)
-        found: dict[str, str] = {}
+        marks: dict[str, str] = {}
         for folder, folders, names in os.walk(directory):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
@@ -266,5 +266,5 @@ class UnixSockets:
                         path = f"{folder}/{name}"
                         state = os.stat(path)
                         is_socket = stat.S_ISSOCK(state.st_mode)
-                        found[path] = f"{state.st_ino}/{state.st_ctime_ns}" if is_socket else ""
-        return found
+                        marks[path] = f"{state.st_ino}/{state.st_ctime_ns}" if is_socket else ""
+        return marks

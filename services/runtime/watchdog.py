@@ -22,15 +22,15 @@ _log = structlog.get_logger()
 
 def stack_of(task: "asyncio.Task[Any]") -> list[str]:
     """Return the stack of a waiting task, the outermost frame first, as `FILE:LINE FUNCTION`."""
-    found: list[str] = []
+    frames: list[str] = []
     waiting: Any = task.get_coro()
-    while waiting is not None and len(found) < FRAMES_MAX:
+    while waiting is not None and len(frames) < FRAMES_MAX:
         frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
         if frame is None:
             break
-        found.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+        frames.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
         waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
-    return found
+    return frames
 
 
 class Watchdog:
@@ -43,14 +43,14 @@ class Watchdog:
     def look(self, under_way: UnderWay, now: float) -> list[str]:
         """Log work that has taken too long, and return its names."""
         known, self._since = self._since, {}
-        found: list[str] = []
+        overdue_names: list[str] = []
         for name, (mark, task) in under_way.items():
             before = known.get(name)
             since = before[1] if before is not None and before[0] is mark else now
             self._since[name] = mark, since
             if now - since >= SLOW_S and self._reported.get(name) is not mark:
                 self._reported[name] = mark
-                found.append(name)
+                overdue_names.append(name)
                 _log.warning("work.overdue", work=name, for_s=round(now - since), frames=stack_of(task))
         self._reported = {name: mark for name, mark in self._reported.items() if name in self._since}
-        return found
+        return overdue_names

@@ -35,7 +35,7 @@ class Call:
         """Return the tracing headers of an HTTP request."""
         return {TRACEPARENT: self.traceparent} if self.traceparent else {}
 
-    def answered(self, status: int) -> None:
+    def on_answered(self, status: int) -> None:
         """Note the status of an HTTP answer."""
         self.status = status
 

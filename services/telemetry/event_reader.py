@@ -65,13 +65,13 @@ def _lines(pieces: Sequence[Path], since: str) -> Iterator[Line]:
         try:
             with path.open("rb") as file:
                 for text in file:
-                    if (line := _decoded(text)) is not None and line.wall >= since:
+                    if (line := _decode_line(text)) is not None and line.wall >= since:
                         yield line
         except OSError:
             continue  # removed to make space while it was looked at
 
 
-def _decoded(text: bytes) -> Line | None:
+def _decode_line(text: bytes) -> Line | None:
     try:
         return _decoder.decode(text)
     except UNREADABLE:
@@ -90,10 +90,10 @@ class Follower:
         found: list[Line] = []
         for pieces in files_of(self._folder).values():
             for path in pieces:
-                found += self._added(path)
+                found += self._new_lines(path)
         return sorted(found, key=lambda line: line.wall)
 
-    def _added(self, path: Path) -> Iterator[Line]:
+    def _new_lines(self, path: Path) -> Iterator[Line]:
         try:
             with path.open("rb") as file:
                 file.seek(self._offsets.get(path, 0))
@@ -102,7 +102,7 @@ class Follower:
             return
         whole = data[: data.rfind(b"\n") + 1]
         self._offsets[path] = self._offsets.get(path, 0) + len(whole)
-        yield from filter(None, map(_decoded, whole.splitlines()))
+        yield from filter(None, map(_decode_line, whole.splitlines()))
 
 
 def last(lines: Iterator[Line], count: int) -> Iterator[Line]:

@@ -81,15 +81,15 @@ class Exposition:
                     yield b"".join(parts)
                     parts, lines, looked_at = [], 0, 0
                 looked_at += 1
-                state, found = series.state, before.get(key)
-                if found is None or found.state != state:
-                    found = _EncodedTable(state, writer.lines(base, series))
-                    lines += found.text.count(b"\n")
+                state, encoded_table = series.state, before.get(key)
+                if encoded_table is None or encoded_table.state != state:
+                    encoded_table = _EncodedTable(state, writer.lines(base, series))
+                    lines += encoded_table.text.count(b"\n")
                     self.composed += 1
                 else:
                     self.reused += 1
-                kept[key] = found
-                parts.append(found.text)
+                kept[key] = encoded_table
+                parts.append(encoded_table.text)
         if has_process:
             parts.append(writer.process())
         if writer.is_openmetrics:
@@ -114,7 +114,7 @@ class _Writer:
     def __init__(self, encode: Callable[[Any], bytes], *, is_openmetrics: bool) -> None:
         self._encode, self.is_openmetrics = encode, is_openmetrics
 
-    def _written(self, *families: Metric) -> bytes:
+    def _encode_families(self, *families: Metric) -> bytes:
         return self._encode(_Registry(*families)).removesuffix(_END)
 
     def base(self, series: Series) -> str:
@@ -139,7 +139,7 @@ class _Writer:
 
     def head(self, base: str, series: Series) -> bytes:
         """Return HELP and TYPE."""
-        return self._written(self._family(base, series))
+        return self._encode_families(self._family(base, series))
 
     def lines(self, base: str, series: Series) -> bytes:
         """Return the lines of one series."""
@@ -158,7 +158,7 @@ class _Writer:
                     if sample.exemplar is not None:
                         exemplar = Exemplar({"trace_id": sample.exemplar.trace_id}, sample.exemplar.value)
                 family.add_sample(f"{base}{sample.suffix}{total}", labels, sample.value, exemplar=exemplar)
-        return self._written(family).split(b"\n", 2)[2]
+        return self._encode_families(family).split(b"\n", 2)[2]
 
     def process(self) -> bytes:
         """Return the figures of this process."""
@@ -166,7 +166,7 @@ class _Writer:
 
         registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=registry)
-        return self._written(*registry.collect())
+        return self._encode_families(*registry.collect())
 
 
 def _add_plain(family: Metric, series: Series) -> None:

@@ -44,8 +44,8 @@ def state_and_parent(pid: int) -> tuple[str, int] | None:
         state, parent = text.rpartition(")")[2].split()[:2]
         return state, int(parent)
     command = ["ps", "-o", "state=,ppid=", "-p", str(pid)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=PS_MAX_S, check=False).stdout.split()
-    return (said[0][:1], int(said[1])) if len(said) == 2 else None
+    fields = subprocess.run(command, capture_output=True, text=True, timeout=PS_MAX_S, check=False).stdout.split()
+    return (fields[0][:1], int(fields[1])) if len(fields) == 2 else None
 
 
 def resident_bytes() -> int:

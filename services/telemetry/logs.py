@@ -94,7 +94,7 @@ class _Lines:
                 if self._is_plain
                 else f"{msgspec.json.encode(dropped).decode()}\n"
             )
-        if self._taken(note + text):
+        if self._try_write(note + text):
             self._dropped = 0
         else:
             self._dropped += 1
@@ -102,7 +102,7 @@ class _Lines:
     def flush(self) -> None:
         """Do nothing: what is written is out."""
 
-    def _taken(self, text: str) -> bool:
+    def _try_write(self, text: str) -> bool:
         try:
             if self._fd < 0:
                 self._out.write(text)

@@ -181,26 +181,26 @@ class Samples(Mapping[str, float]):
         return both
 
     @property
-    def _named(self) -> dict[str, float]:
+    def _values_by_name(self) -> dict[str, float]:
         if self._by_name is None:
             self._by_name = {
-                named(series.name, sample.suffix, sample.labels): sample.value
+                sample_name(series.name, sample.suffix, sample.labels): sample.value
                 for series in self.series.values()
                 for sample in series.samples()
             }
         return self._by_name
 
     def __getitem__(self, name: str) -> float:
-        return self._named[name]
+        return self._values_by_name[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._named)
+        return iter(self._values_by_name)
 
     def __len__(self) -> int:
-        return len(self._named)
+        return len(self._values_by_name)
 
     def __repr__(self) -> str:
-        return f"Samples({self._named})"
+        return f"Samples({self._values_by_name})"
 
 
 @dataclass(frozen=True)
@@ -215,11 +215,11 @@ class Metric(Generic[T]):
 
     def series(self, source: T, common: Labels) -> Iterator[Series]:
         """Yield the series of one object; `common`: labels of all its metrics."""
-        found = self.read(source)
-        if not isinstance(found, Mapping):
-            yield Series(self, self.name, ((), common, ()), _as_read(found))
+        reading = self.read(source)
+        if not isinstance(reading, Mapping):
+            yield Series(self, self.name, ((), common, ()), _as_read(reading))
             return
-        for key, value in found.items():
+        for key, value in reading.items():
             values = (key,) if isinstance(key, str) else key
             yield Series(self, self.name, (self.labels, common, values), _as_read(value))
 
@@ -271,7 +271,7 @@ class Metrics(Generic[T]):
         return Samples(series for metric in self.metrics for series in metric.series(source, common))
 
 
-def named(name: str, suffix: str, labels: Labels) -> str:
+def sample_name(name: str, suffix: str, labels: Labels) -> str:
     """Return `name{label="value"}`."""
     text = ",".join(label(*each) for each in labels)
     return f"{name}{suffix}{{{text}}}" if text else f"{name}{suffix}"

@@ -87,7 +87,7 @@ class ConvertingExporter(SpanExporter):
         result = SpanExportResult.FAILURE
         try:
             values = [span.value for span in spans if isinstance(span, Deferred)]
-            result = self._inner.export([made for value in values for made in self._converted(value)])
+            result = self._inner.export([made for value in values for made in self._convert(value)])
         finally:
             if result is not SpanExportResult.SUCCESS:
                 self.failed += len(spans)
@@ -101,17 +101,21 @@ class ConvertingExporter(SpanExporter):
         """Return True: this exporter buffers nothing."""
         return True
 
-    def _converted(self, span: FinishedSpan) -> list[ReadableSpan]:
+    def _convert(self, span: FinishedSpan) -> list[ReadableSpan]:
         attributes = {**span.attributes, **self._conventional(span)}
         if not span.sent_ns:
-            return [self._made(span, span.name, KINDS[span.kind], span.span_id, span.parent, attributes, span.start_ns)]
+            return [
+                self._readable_span(
+                    span, span.name, KINDS[span.kind], span.span_id, span.parent, attributes, span.start_ns
+                )
+            ]
         server_id = f"{int(span.span_id, 16) ^ _SERVER_ID or 1:016x}"
         destination = str(span.attributes.get("keplab.resource", "objects"))
         sending = {**_messaging("publish", "send"), "messaging.destination.name": destination}
         named = {key: value for key, value in span.attributes.items() if key.startswith("k8s.")}
         return [
-            self._made(span, span.name, KINDS[span.kind], server_id, span.parent, attributes, span.start_ns),
-            self._made(
+            self._readable_span(span, span.name, KINDS[span.kind], server_id, span.parent, attributes, span.start_ns),
+            self._readable_span(
                 span,
                 f"publish {destination}",
                 SpanKind.PRODUCER,
@@ -125,20 +129,20 @@ class ConvertingExporter(SpanExporter):
 
     def _conventional(self, span: FinishedSpan) -> Mapping[str, Attribute]:
         """Return the attributes that follow from a span's kind and name."""
-        found: dict[str, Attribute] = {}
+        attributes: dict[str, Attribute] = {}
         if span.name.startswith(RPC_PREFIX):
             code = int(span.attributes.get("keplab.code", 0))
             status = STATUSES.get(code, "UNKNOWN" if code >= 400 or not code else "OK")
-            found |= {"rpc.system.name": "grpc", "rpc.method": span.name, "rpc.response.status_code": status}
+            attributes |= {"rpc.system.name": "grpc", "rpc.method": span.name, "rpc.response.status_code": status}
             if span.error:
-                found["error.type"] = status if code else span.error
+                attributes["error.type"] = status if code else span.error
         if span.kind == "client" and "server.address" not in span.attributes:
-            found |= self._server
+            attributes |= self._server
         elif span.kind == "consumer":
-            found |= _messaging(span.name.partition(" ")[0], "process")
-        return found
+            attributes |= _messaging(span.name.partition(" ")[0], "process")
+        return attributes
 
-    def _made(
+    def _readable_span(
         self,
         span: FinishedSpan,
         name: str,
@@ -160,7 +164,9 @@ class ConvertingExporter(SpanExporter):
             resource=Resource(span.resource).merge(self._resource) if span.resource else self._resource,
             attributes=attributes,
             events=[] if is_sent else [Event(e.name, e.attributes, e.at_ns) for e in span.events],
-            links=[] if is_sent else [Link(each) for text in span.links if (each := _context(text)) is not None],
+            links=[]
+            if is_sent
+            else [Link(link_context) for text in span.links if (link_context := _context(text)) is not None],
             kind=kind,
             status=Status(StatusCode.ERROR, span.error) if span.error and not is_sent else Status(StatusCode.UNSET),
             start_time=start_ns,

@@ -46,8 +46,8 @@ def make_private(directory: Path) -> None:
     is shared on purpose (`/tmp`). Raises: OSError.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=_PRIVATE_DIRECTORY)
-    found = directory.stat()
-    if found.st_uid == os.geteuid() and found.st_mode & 0o077 and not found.st_mode & stat.S_ISVTX:
+    status = directory.stat()
+    if status.st_uid == os.geteuid() and status.st_mode & 0o077 and not status.st_mode & stat.S_ISVTX:
         directory.chmod(_PRIVATE_DIRECTORY)
 
 
@@ -175,17 +175,17 @@ def trim(folders: Iterable[Path], bytes_max: int) -> Sequence[Path]:
     The last piece of each component stays: it may still be open, and readers need it first.
     """
     newest: dict[tuple[Path, str], Path] = {}
-    found: list[tuple[int, str, int, Path]] = []
+    pieces: list[tuple[int, str, int, Path]] = []
     for folder in folders:
         for path in by_age(folder, "*"):
             with suppress(OSError):
                 state = path.stat()
                 if stat.S_ISREG(state.st_mode):
-                    found.append((state.st_mtime_ns, path.name, state.st_size, path))
+                    pieces.append((state.st_mtime_ns, path.name, state.st_size, path))
                     newest[folder, _owner(path)] = path
-    total = sum(size for _, _, size, _ in found)
+    total = sum(size for _, _, size, _ in pieces)
     removed: list[Path] = []
-    for _, _, size, path in sorted(found):
+    for _, _, size, path in sorted(pieces):
         if total <= bytes_max:
             break
         if newest[path.parent, _owner(path)] != path:

@@ -56,7 +56,7 @@ class SpanSink:
         """Pass on the buffered spans, and accept no more."""
 
     @property
-    def dropped(self) -> int:
+    def dropped_total(self) -> int:
         """Number of spans lost since the start."""
         return 0
 
@@ -103,7 +103,7 @@ class UnsampledSpan:
     def event(self, name: str, **attributes: Attribute) -> None:
         """Do nothing."""
 
-    def sent(self, at_s: float) -> None:
+    def mark_sent(self, at_s: float) -> None:
         """Do nothing."""
 
     def end(self, error: str = "") -> None:
@@ -159,9 +159,9 @@ class RecordedSpan:
     def event(self, name: str, **attributes: Attribute) -> None:
         """Record an event that happens now."""
         if self._tracer is not None:
-            self._events.append(SpanEvent(name, self._now_ns(self._tracer), _named(attributes)))
+            self._events.append(SpanEvent(name, self._now_ns(self._tracer), _rename_attributes(attributes)))
 
-    def sent(self, at_s: float) -> None:
+    def mark_sent(self, at_s: float) -> None:
         """Record the clock time when the change it wrote went to the watches."""
         self._sent_ns = self._offset_ns + round(at_s * 1e9)
 
@@ -180,7 +180,7 @@ class RecordedSpan:
                 parent=self._parent,
                 start_ns=self._start_ns,
                 end_ns=self._now_ns(tracer),
-                attributes=_named(self._values),
+                attributes=_rename_attributes(self._values),
                 links=[link for link in self._links if link],
                 events=self._events,
                 error=error,
@@ -197,7 +197,7 @@ class RecordedSpan:
 _NAMES: Final = SPAN_NAMES | OWN_NAMES
 
 
-def _named(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
+def _rename_attributes(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
     return {_NAMES.get(name, name): value for name, value in attributes.items()}
 
 
@@ -306,7 +306,7 @@ METRICS: Final[Metrics[Tracer]] = Metrics(
     counter(
         "keplab_spans_dropped_total",
         "Spans lost on the way out, since their collector is slow or away.",
-        lambda tracer: sum(sink.dropped for sink in tracer._sinks),
+        lambda tracer: sum(sink.dropped_total for sink in tracer._sinks),
     ),
 )
 
@@ -339,7 +339,7 @@ class FileSpans(SpanSink):
         self._encode = msgspec.json.Encoder(enc_hook=str).encode
 
     @property
-    def dropped(self) -> int:
+    def dropped_total(self) -> int:
         """Number of spans that the disk refused."""
         return self._dropped
 
@@ -406,7 +406,7 @@ class OtlpSpans(SpanSink):
         self._overflowed = 0
 
     @property
-    def dropped(self) -> int:
+    def dropped_total(self) -> int:
         """Number of spans that found the queue full, or that the collector did not accept."""
         return self._overflowed + int(self._exporter.failed)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli.__main__ import run
-from lab.scenarios.measures.packages import GROUP, offered, package_measure
+from lab.scenarios.measures.packages import GROUP, entry_points_by_name, package_measure
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import ScriptError
 
@@ -42,7 +42,7 @@ def install(monkeypatch, tmp_path):
 
 
 def forget():
-    offered.cache_clear()
+    entry_points_by_name.cache_clear()
     package_measure.cache_clear()
 
 

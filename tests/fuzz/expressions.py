@@ -253,7 +253,7 @@ def _whole_language():
 
 def language(text):
     """Evaluate with every library there is, costs counted and not."""
-    program = _whole_language().compiled(text)
+    program = _whole_language().compile_anew(text)
     _, error, _ = program.outcome(ODD)
     program.evaluate(ODD)
     assert error is None, f"only the evaluation whose costs are counted fails: {error}"
@@ -350,10 +350,10 @@ def policy(text):
     """Evaluate what a policy says, as a validation, as a variable, and as a mutation."""
     compiler = admission.Compiler(has_params=True)
     compiler.variable("one", "object.metadata.labels")
-    program = compiler.compiled(text, is_mutation=True)
+    program = compiler.compile_expression(text, is_mutation=True)
     compiler.variable("two", text)
-    using = compiler.compiled("variables.two == 1")
-    for each in (program, using, compiler.compiled("[variables.two].size() > 0")):
+    using = compiler.compile_expression("variables.two == 1")
+    for each in (program, using, compiler.compile_expression("[variables.two].size() > 0")):
         evaluation = admission.Evaluation(_ADMITTED, compiler.variables)
         with suppress(admission.ExpressionError, admission.MutationError):
             admission.plain(evaluation.value(text, each))
@@ -394,7 +394,7 @@ _MEASURED = {
 
 def measure(text):
     """Read it as what a scenario states, and evaluate it."""
-    measures.compiled(text).value(_MEASURED)
+    measures.compile_expression(text).value(_MEASURED)
 
 
 @cache

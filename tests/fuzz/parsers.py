@@ -302,7 +302,7 @@ PARSERS = {
     "cel-timestamp": Parser(cel_times.timestamp, (values.EvaluationError,), ("2026-01-01T00:00:00Z",), (*WORD_PARTS, "T", "Z")),
     "cel-quantity": Parser(cel_quantities.quantity, (values.EvaluationError,), ("1Gi", "1.5", "1e3"), (*WORD_PARTS, "Ki", "e")),
     "cel-semver": Parser(cel_versions.semver, (values.EvaluationError,), ("1.2.3", "1.2.3-a.1+b"), WORD_PARTS),
-    "cel-semver-normalized": Parser(lambda t: cel_versions.semver(cel_versions.normalized(t)), (values.EvaluationError,), ("v1", "v01.2"), WORD_PARTS),
+    "cel-semver-normalized": Parser(lambda t: cel_versions.semver(cel_versions.normalize(t)), (values.EvaluationError,), ("v1", "v01.2"), WORD_PARTS),
     "cel": Parser(cel, (device_selectors.SelectorError,), CEL, CEL_PARTS),
     "cel-new": Parser(device_selectors.check_new_selector, (device_selectors.SelectorError, device_selectors.SelectorTooComplex), CEL, CEL_PARTS),
     "jsonpath": Parser(lambda t: jsonpath.find(t, {"a": [{"b": 1}], "spec": {"replicas": 1}}), (ValueError,), (".spec.replicas", ".a[0].b", ".a[?(@.b==1)]", ".a[*].b", "..b"), (*WORD_PARTS, "[", "]", "*", "@", "?")),

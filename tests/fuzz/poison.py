@@ -51,7 +51,7 @@ expect within 90s count pods metadata.namespace=default phase=Running == 3
 
 def schemas_of(catalogue):
     """Return what is served of the kinds' types."""
-    found = (openapi.group_version_answer(catalogue, group, version) for group, version in catalogue.served)
+    found = (openapi.group_version_answer(catalogue, group, version) for group, version in catalogue.served_versions)
     return Schemas([msgspec.json.decode(each.body) for each in found if each is not None])
 
 

@@ -48,7 +48,7 @@ class Place:
 def places(catalogue):
     """Every resource and subresource that is served and is no connection."""
     found = []
-    for served in catalogue.served.values():
+    for served in catalogue.served_versions.values():
         for each in served.values():
             found.append(Place(each.resource))
             found += [Place(each.resource, name) for name in each.resource.subresources]

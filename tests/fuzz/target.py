@@ -177,7 +177,7 @@ class Target:
     async def settle(self):
         """Return the hash and the version of the state once what controllers in the server do of themselves is done."""
         store, seen = self.server.store, -1
-        while seen != store.rv or self.server.writer.queued:
+        while seen != store.rv or self.server.writer.queue_length:
             seen = store.rv
             for _ in range(4):
                 await asyncio.sleep(0)

@@ -103,7 +103,7 @@ def refused(answer, *codes):
 
 def endpoints(catalogue):
     """Every request with a body, of every kind that is served."""
-    for served in catalogue.served.values():
+    for served in catalogue.served_versions.values():
         for each in served.values():
             resource = each.resource
             if resource.verbs and "create" not in resource.verbs:

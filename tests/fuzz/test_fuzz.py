@@ -55,7 +55,7 @@ def test_an_exception_that_a_net_has_caught_is_found(monkeypatch):
     def broken(*_):
         raise IndexError("broken on purpose")
 
-    monkeypatch.setattr(expressions.libraries.kubernetes.addresses, "_parsed", broken)
+    monkeypatch.setattr(expressions.libraries.kubernetes.addresses, "_parse", broken)
     expressions.libraries.kubernetes.addresses.ip.cache_clear()
     found = "\n".join(go("expressions", None, 300, SEED, "language", report=quiet))
     assert "IndexError: broken on purpose" in found

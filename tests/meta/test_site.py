@@ -169,7 +169,7 @@ def test_the_reference_has_every_kind_that_is_served(reference):
     from apiserver_fake.extensions.register import whole_catalogue
 
     text = reference.kinds()
-    served = [one.resource for version in whole_catalogue().served.values() for one in version.values()]
+    served = [one.resource for version in whole_catalogue().served_versions.values() for one in version.values()]
 
     assert len(served) > 60
     assert [] == [

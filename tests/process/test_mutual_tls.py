@@ -441,10 +441,14 @@ def test_a_running_mesh_renews_its_certificates_before_they_expire(tmp_path):
         mesh = Supervisor(MeshOptions(data_dir=tmp_path, certificate_life=timedelta(seconds=24), **STRICT))
         await mesh.start()
         try:
-            first = {each.name: each.not_after for each in rotation.held(tmp_path)}
+            first = {each.name: each.not_after for each in rotation.mesh_certificates(tmp_path)}
 
             def renewed():
-                return all(each.not_after > first[each.name] for each in rotation.held(tmp_path) if each.name != "ca")
+                return all(
+                    each.not_after > first[each.name]
+                    for each in rotation.mesh_certificates(tmp_path)
+                    if each.name != "ca"
+                )
 
             await until(renewed)
             await asyncio.to_thread(rotation.wait_until_used, tmp_path)

@@ -154,7 +154,7 @@ def test_a_connection_is_broken_once_its_server_is_gone(tmp_path):
         server = await sockets.serve(str(tmp_path / "a.sock"), LocalService({}))
         connection = sockets.dial(str(tmp_path / "a.sock"))
         await connection.connect(5.0)
-        broken = asyncio.create_task(connection.broken())
+        broken = asyncio.create_task(connection.wait_until_broken())
         done_before = (await asyncio.wait([broken], timeout=0.2))[0]
         await server.close()
         async with asyncio.timeout(5.0):

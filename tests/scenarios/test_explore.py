@@ -13,7 +13,7 @@ from lab.explore.moments import parse_event
 from lab.explore.recorder import Trial
 from lab.explore.replay import read_replay, write_replay
 from lab.explore.schedules import Hold
-from lab.explore.search import Task, explore, record, replayed
+from lab.explore.search import Task, explore, record, run_replay
 from lab.scenarios.run import load_scenario, simulate
 from services.api.wire import Request, encode
 from services.client.client import Client
@@ -75,7 +75,7 @@ def test_a_planted_race_is_found_shrunk_and_replayed_to_the_same_digest(same_nam
     assert 0.015 < found.schedule[0].held_s < 0.025
     saved = tmp_path / "race.json"
     saved.write_text(write_replay(found, "sched.bind_call"))
-    again, is_same = replayed(read_replay(saved))
+    again, is_same = run_replay(read_replay(saved))
     assert is_same
     assert again.broke == found.broke
 

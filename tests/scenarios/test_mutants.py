@@ -274,7 +274,7 @@ def m12b_scheduler_forgets_how_often_a_pod_was_unbound(monkeypatch):
 
 
 def m15_keeps_the_nomination_of_a_bound_pod(monkeypatch):
-    bound = binding._bound
+    bound = binding._bound_pod
 
     def keeps(stored, body, node, ctx):
         made = bound(stored, body, node, ctx)
@@ -282,7 +282,7 @@ def m15_keeps_the_nomination_of_a_bound_pod(monkeypatch):
             made["status"]["nominatedNodeName"] = nominated
         return made
 
-    monkeypatch.setattr(binding, "_bound", keeps)
+    monkeypatch.setattr(binding, "_bound_pod", keeps)
 
 
 def m15b_keeps_nominations_to_nodes_that_do_not_exist(monkeypatch):
@@ -303,7 +303,7 @@ def m22_lets_a_node_own_itself(monkeypatch):
 
 
 def m24_late_replies_overwrite_newer_state(monkeypatch):
-    happened = Informer.happened
+    happened = Informer.on_event
 
     def with_a_late_reply(self, event):
         happened(self, event)
@@ -315,7 +315,7 @@ def m24_late_replies_overwrite_newer_state(monkeypatch):
             lister._rvs[key] = 0
             lister.put(key, reply.rv, reply.body)
 
-    monkeypatch.setattr(Informer, "happened", with_a_late_reply)
+    monkeypatch.setattr(Informer, "on_event", with_a_late_reply)
 
 
 def m26_leader_writes_without_epoch(monkeypatch):
@@ -323,7 +323,7 @@ def m26_leader_writes_without_epoch(monkeypatch):
 
 
 def m26b_server_does_not_look_at_epochs(monkeypatch):
-    monkeypatch.setattr(registry, "fenced", lambda plan, text: plan)
+    monkeypatch.setattr(registry, "fence", lambda plan, text: plan)
 
 
 def m29_does_not_ask_whose_pod_is_unbound(monkeypatch):
@@ -340,13 +340,13 @@ def m29_does_not_ask_whose_pod_is_unbound(monkeypatch):
 
 
 def m31_starts_containers_before_the_checkpoint(monkeypatch):
-    created = Pod._created
+    created = Pod._on_created
 
     def hasty(self, container, t):
         created(self, container, t)
         self._started(container, t)
 
-    monkeypatch.setattr(Pod, "_created", hasty)
+    monkeypatch.setattr(Pod, "_on_created", hasty)
 
 
 def m32_takes_a_status_of_an_older_binding(monkeypatch):

@@ -56,16 +56,16 @@ class SigningKey:
         """Return the claims of a token that this key signed. Raises: JwtError."""
         try:
             header, claims, signature = token.split(".")
-            said = msgspec.json.decode(_bytes(header))
-            if (said.get("alg"), said.get("kid", self.key_id)) != (self.algorithm, self.key_id):
+            header_fields = msgspec.json.decode(_bytes(header))
+            if (header_fields.get("alg"), header_fields.get("kid", self.key_id)) != (self.algorithm, self.key_id):
                 raise JwtError("the token is signed by another algorithm or another key")
             self._check(f"{header}.{claims}".encode(), _bytes(signature))
-            found = msgspec.json.decode(_bytes(claims))
+            payload = msgspec.json.decode(_bytes(claims))
         except (ValueError, AttributeError, InvalidSignature, *UNREADABLE):
             raise JwtError("the token is none, or was signed with another key") from None
-        if not isinstance(found, dict):
+        if not isinstance(payload, dict):
             raise JwtError("the claims of the token are no object")
-        return found
+        return payload
 
     def _check(self, data: bytes, signature: bytes) -> None:
         public = self._key.public_key()

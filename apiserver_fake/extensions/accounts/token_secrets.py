@@ -24,22 +24,24 @@ Listing = Callable[[str], Iterable[Document]]
 AGAIN_S = 1.0
 
 
-def wanted(secret: Document, account: Document | None, tokens: Tokens, authority: str) -> Document | None:
+def complete_token_secret(
+    secret: Document, account: Document | None, tokens: Tokens, authority: str
+) -> Document | None:
     """Return the secret as it must be: the same object if it needs no change, None if its account does not exist."""
     meta = secret["metadata"]
-    said = (meta.get("annotations") or {}).get(ACCOUNT_UID)
-    if account is None or (said and said != account["metadata"]["uid"]):
+    account_uid = (meta.get("annotations") or {}).get(ACCOUNT_UID)
+    if account is None or (account_uid and account_uid != account["metadata"]["uid"]):
         return None
     data = secret.get("data") or {}
-    needed = {"ca.crt": _encoded(authority), "namespace": _encoded(meta["namespace"])}
+    needed = {"ca.crt": _base64_text(authority), "namespace": _base64_text(meta["namespace"])}
     if not data.get("token"):
-        needed["token"] = _encoded(tokens.legacy(account, secret))
+        needed["token"] = _base64_text(tokens.legacy(account, secret))
     annotations = {**(meta.get("annotations") or {}), ACCOUNT_UID: account["metadata"]["uid"]}
     new = {**secret, "metadata": {**meta, "annotations": annotations}, "data": {**data, **needed}}
     return secret if new == secret else new
 
 
-def _encoded(text: str) -> str:
+def _base64_text(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
@@ -92,7 +94,7 @@ class SecretKeeper:
             return True
         meta = secret["metadata"]
         of = (meta.get("annotations") or {}).get(ACCOUNT_NAME, "")
-        new = wanted(secret, self._find("serviceaccounts", namespace, of), self._tokens, self._authority)
+        new = complete_token_secret(secret, self._find("serviceaccounts", namespace, of), self._tokens, self._authority)
         if new is secret:
             return True
         request = Request(verb="delete", resource="secrets", namespace=namespace, name=name, uid=meta["uid"])

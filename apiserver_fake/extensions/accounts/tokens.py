@@ -110,7 +110,7 @@ class AccountTokens:
         """Whether a token names this server as its issuer; the signature is not checked."""
         return bearer.count(".") == 2 and claims_of(bearer).get("iss") in (self.issuer, LEGACY_ISSUER)
 
-    def verified(self, bearer: str) -> Document:
+    def verified_claims(self, bearer: str) -> Document:
         """Return the claims of a token that this server signed; the token may have expired. Raises: Rejected."""
         try:
             return self.key.verify(bearer)
@@ -137,8 +137,8 @@ class AccountTokens:
     ) -> tuple[Identity, tuple[str, ...]]:
         meant = tuple(each for each in wanted if each in claims["aud"])
         if not meant:
-            said, asked = (" ".join(f'"{each}"' for each in texts) for texts in (claims["aud"], wanted))
-            raise Rejected(f"token audiences [{said}] is invalid for the target audiences [{asked}]")
+            token_audiences, asked = (" ".join(f'"{each}"' for each in texts) for texts in (claims["aud"], wanted))
+            raise Rejected(f"token audiences [{token_audiences}] is invalid for the target audiences [{asked}]")
         if now_s > claims["exp"] + LEEWAY_S:
             raise Rejected("service account token has expired")
         if now_s < claims["nbf"] - LEEWAY_S:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.extensions.admission.mutating_policies import Mutating, mutate, mutating
-from apiserver_fake.extensions.admission.policies import Binding, Hook, Policy, World, bound, compiled
+from apiserver_fake.extensions.admission.policies import Binding, Hook, Policy, World, binding_of, compile_policy
 from apiserver_fake.extensions.admission.type_checking import status_of
 from apiserver_fake.extensions.admission.validating_policies import Validating, denial, examine, validating
 from apiserver_fake.extensions.admission.webhooks import Webhook, webhooks_of
@@ -83,22 +83,26 @@ class DynamicAdmission:
         known: dict[tuple[str, str], tuple[Record, Any]] = {}
 
         def read(resource: str, make: Callable[[Document], Any]) -> list[Any]:
-            found = []
+            configurations = []
             for record in self._store.select(resource, Selection()).records:
                 place = (resource, record.name)
                 before = self._known.get(place)
                 if before is None or before[0] is not record:
                     before = (record, make(msgspec.json.decode(record.body)))
                 known[place] = before
-                found.append(before[1])
-            return found
+                configurations.append(before[1])
+            return configurations
 
         self._all = Configured(
             self._catalogue,
-            _hooks(read(MUTATING_POLICIES, lambda each: compiled(each, mutating)), read(MUTATING_BINDINGS, _named)),
+            _hooks(
+                read(MUTATING_POLICIES, lambda each: compile_policy(each, mutating)),
+                read(MUTATING_BINDINGS, _policy_name_and_binding),
+            ),
             tuple(hook for each in read(MUTATING_WEBHOOKS, webhooks_of) for hook in each),
             _hooks(
-                read(VALIDATING_POLICIES, lambda each: compiled(each, validating)), read(VALIDATING_BINDINGS, _named)
+                read(VALIDATING_POLICIES, lambda each: compile_policy(each, validating)),
+                read(VALIDATING_BINDINGS, _policy_name_and_binding),
             ),
             tuple(hook for each in read(VALIDATING_WEBHOOKS, webhooks_of) for hook in each),
         )
@@ -130,11 +134,11 @@ class DynamicAdmission:
         caller's version.
         """
         place = (operation, resource.name, requested.version, subresource)
-        found = self._concerns.get(place)
-        if found is None:
-            found = self._concerning(operation, resource, requested, subresource)
-            self._concerns[place] = found
-        return found if found.is_any else None
+        configuration = self._concerns.get(place)
+        if configuration is None:
+            configuration = self._concerning(operation, resource, requested, subresource)
+            self._concerns[place] = configuration
+        return configuration if configuration.is_any else None
 
     def _concerning(self, operation: str, resource: Resource, requested: Resource, subresource: str) -> Configured:
         if resource.name in EXEMPT:
@@ -154,8 +158,8 @@ class DynamicAdmission:
         )
 
 
-def _named(document: Document) -> tuple[str, Binding]:
-    return str((document.get("spec") or {}).get("policyName", "")), bound(document)
+def _policy_name_and_binding(document: Document) -> tuple[str, Binding]:
+    return str((document.get("spec") or {}).get("policyName", "")), binding_of(document)
 
 
 def _hooks(policies: list[Policy[Any]], bindings: list[tuple[str, Binding]]) -> tuple[Hook[Any], ...]:
@@ -176,31 +180,31 @@ class Admitting:
         self.warnings: list[str] = []
         self.audit: dict[str, str] = {}
 
-    def mutate(self, found: Attributes, complete: Complete) -> Document | None:
+    def mutate(self, attributes: Attributes, complete: Complete) -> Document | None:
         """Return the object as policies and webhooks changed it; None for a request without an object.
 
         Raises: ApiError when the request is refused, Pending when webhooks were not called yet.
         """
-        policies = self._concern.mutating_policies if found.object is not None else ()
-        before = found.object
-        first = mutate(policies, found, self._world, complete) if policies else None
+        policies = self._concern.mutating_policies if attributes.object is not None else ()
+        before = attributes.object
+        first = mutate(policies, attributes, self._world, complete) if policies else None
         if first is not None:
-            found = replace(found, object=first.object)
-        asked = self._ask_mutating(found, complete, None)
+            attributes = replace(attributes, object=first.object)
+        asked = self._ask_mutating(attributes, complete, None)
         if asked is not None:
-            found = replace(found, object=asked.object)
-        if found.object is None or found.object == before:
-            return found.object
+            attributes = replace(attributes, object=asked.object)
+        if attributes.object is None or attributes.object == before:
+            return attributes.object
         # What came first may want to see what came after it: once, and only those that say so.
         if first is not None:
-            due = first.again if first.object != found.object else first.due
+            due = first.again if first.object != attributes.object else first.due
             if due:
-                found = replace(found, object=mutate(policies, found, self._world, complete, due).object)
-        if asked is not None and (again := asked.again if asked.object != found.object else asked.due):
-            once_more = self._ask_mutating(found, complete, again)
+                attributes = replace(attributes, object=mutate(policies, attributes, self._world, complete, due).object)
+        if asked is not None and (again := asked.again if asked.object != attributes.object else asked.due):
+            once_more = self._ask_mutating(attributes, complete, again)
             if once_more is not None:
-                found = replace(found, object=once_more.object)
-        return found.object
+                attributes = replace(attributes, object=once_more.object)
+        return attributes.object
 
     def _ask_mutating(self, found: Attributes, complete: Complete, only: frozenset[Key] | None) -> Answer | None:
         hooks, session = self._concern.mutating_webhooks, self._session
@@ -208,24 +212,24 @@ class Admitting:
             return None
         pending = Pending(hooks, found, self._world, is_mutating=True, complete=complete, only=only)
         found_answer: Answer = session.ask(pending)
-        return self._said(found_answer)
+        return self._note_answer(found_answer)
 
-    def examine(self, found: Attributes) -> None:
+    def examine(self, attributes: Attributes) -> None:
         """Check the write as it will be committed; return if nothing refuses it. Raises: ApiError, Pending."""
         if self._concern.validating_policies:
-            outcome = examine(self._concern.validating_policies, found, self._world)
+            outcome = examine(self._concern.validating_policies, attributes, self._world)
             self.warnings += outcome.warnings
             self.audit |= outcome.audit
-            if (refused := denial(outcome, found)) is not None:
+            if (refused := denial(outcome, attributes)) is not None:
                 raise refused
         hooks, session = self._concern.validating_webhooks, self._session
         if session is None:
             return
-        meant = tuple(each for each in hooks if each.should_be_called(found, self._world))
+        meant = tuple(each for each in hooks if each.should_be_called(attributes, self._world))
         if meant:
-            self._said(session.ask(Pending(meant, found, self._world, is_mutating=False)))
+            self._note_answer(session.ask(Pending(meant, attributes, self._world, is_mutating=False)))
 
-    def _said(self, answer: Answer) -> Answer:
+    def _note_answer(self, answer: Answer) -> Answer:
         self.warnings += answer.warnings
         self.audit |= answer.audit
         return answer

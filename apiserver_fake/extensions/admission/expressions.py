@@ -105,7 +105,7 @@ class Created:
 register(Created, OBJECT)
 
 
-def _created(name: str) -> Message:
+def _object_message(name: str) -> Message:
     return Message(object_of(name), _AnyField(), lambda given: Created(name, dict(given)))
 
 
@@ -160,10 +160,10 @@ Spend = Callable[[int], None]
 def _environment(
     variables: tuple[tuple[str, Type], ...], has_params: bool, has_authorizer: bool, created: tuple[str, ...]
 ) -> Environment:
-    return _made(variables, has_params, has_authorizer, created, None)
+    return _new_environment(variables, has_params, has_authorizer, created, None)
 
 
-def _made(
+def _new_environment(
     variables: tuple[tuple[str, Type], ...],
     has_params: bool,
     has_authorizer: bool,
@@ -193,7 +193,8 @@ def _made(
 def _mutations(created: tuple[str, ...]) -> Library:
     escape = of("jsonpatch_escapeKey_string_string", (STRING,), STRING, _escaped_key)
     return Library(
-        {"jsonpatch.escapeKey": (escape,)}, messages={"JSONPatch": _PATCH_MESSAGE} | {n: _created(n) for n in created}
+        {"jsonpatch.escapeKey": (escape,)},
+        messages={"JSONPatch": _PATCH_MESSAGE} | {n: _object_message(n) for n in created},
     )
 
 
@@ -212,12 +213,12 @@ class Compiler:
 
     def variable(self, name: str, expression: str) -> Compiled:
         """Compile a variable and declare it for later expressions."""
-        program = self.compiled(expression)
+        program = self.compile_expression(expression)
         self.variables[name] = (expression, program)
         self._types[name] = program.type if isinstance(program, Program) else DYN
         return program
 
-    def compiled(
+    def compile_expression(
         self, expression: str, *wanted: Type, has_authorizer: bool = True, is_mutation: bool = False
     ) -> Compiled:
         """Return the program, or a `Broken` with the reason. `wanted`: the accepted result types; empty: any."""
@@ -226,7 +227,7 @@ class Compiler:
         if self._declared is None:
             among = _environment(known, self._has_params, has_authorizer, created)
         else:
-            among = _made(known, self._has_params, has_authorizer, created, self._declared)
+            among = _new_environment(known, self._has_params, has_authorizer, created, self._declared)
         try:
             program = among.compile(expression)
         except CompileError as error:
@@ -247,10 +248,10 @@ class _Lazy(dict[str, Any]):
         self._variables, self._inputs, self._spend = variables, inputs, spend
 
     def __missing__(self, name: str) -> Any:
-        found = self._variables.get(name)
-        if found is None:
+        variable = self._variables.get(name)
+        if variable is None:
             raise KeyError(name)
-        program = found[1]
+        program = variable[1]
         if isinstance(program, Broken):
             raise EvaluationError(f'composited variable "{name}" fails to compile: {program}')
         value, error, cost = program.outcome(self._inputs)
@@ -315,7 +316,9 @@ class Condition:
 def conditions_of(holder: Document, compiler: Compiler) -> tuple[Condition, ...]:
     """Return the compiled match conditions of a webhook or of a policy's spec."""
     return tuple(
-        Condition(str(each.get("name", "")), text := str(each.get("expression", "")), compiler.compiled(text, BOOL))
+        Condition(
+            str(each.get("name", "")), text := str(each.get("expression", "")), compiler.compile_expression(text, BOOL)
+        )
         for each in holder.get("matchConditions") or ()
     )
 
@@ -326,9 +329,9 @@ def are_met(conditions: Sequence[Condition], inputs: Mapping[str, Any]) -> bool:
         return True
     evaluation = Evaluation(inputs, {}, CONDITIONS_BUDGET)
     wrong: list[str] = []
-    for each in conditions:
+    for condition in conditions:
         try:
-            if evaluation.value(each.expression, each.program) is False:
+            if evaluation.value(condition.expression, condition.program) is False:
                 return False
         except OutOfBudget:
             raise
@@ -353,13 +356,13 @@ def namespace_object(namespace: Document | None) -> Document | None:
     if namespace is None:
         return None
     meta = namespace["metadata"].items()
-    found = {"UID" if name == "uid" else name: value for name, value in meta if name in _SHOWN}
+    metadata = {"UID" if name == "uid" else name: value for name, value in meta if name in _SHOWN}
     for name in ("creationTimestamp", "deletionTimestamp"):
-        if name in found:
-            found[name] = times.timestamp(found[name])
+        if name in metadata:
+            metadata[name] = times.timestamp(metadata[name])
     parts = (("spec", "finalizers"), ("status", "phase"))
     shown = {
         part: {name: (namespace.get(part) or {})[name]} if name in (namespace.get(part) or {}) else {}
         for part, name in parts
     }
-    return {"metadata": found, **shown}
+    return {"metadata": metadata, **shown}

@@ -73,9 +73,9 @@ class Match:
     @classmethod
     def of(cls, document: Document, rules: str, *, excluded: str = "", are_optional: bool = False) -> Match:
         """Read a webhook or MatchResources; `rules`, `excluded`: names of the fields that hold the lists of rules."""
-        found = tuple(Rule.of(each) for each in document.get(rules) or ())
+        match_rules = tuple(Rule.of(each) for each in document.get(rules) or ())
         return cls(
-            rules=None if are_optional and not found else found,
+            rules=None if are_optional and not match_rules else match_rules,
             excluded=tuple(Rule.of(each) for each in document.get(excluded) or ()),
             is_exact=document.get("matchPolicy") == "Exact",
             namespaces=_selector(document.get("namespaceSelector")),
@@ -90,29 +90,33 @@ class Match:
         """
         return _covering(self.rules, self.is_exact, operation, requested, subresource, versions)
 
-    def matches(self, found: Attributes, versions: Sequence[Resource], labels: Labels) -> Resource | None:
+    def matches(self, attributes: Attributes, versions: Sequence[Resource], labels: Labels) -> Resource | None:
         """Return the version in which the request matches; None if it does not. `labels`: returns a namespace's
         labels.
         """
-        if not self._selects_namespace(found, labels) or not self._selects_object(found):
+        if not self._selects_namespace(attributes, labels) or not self._selects_object(attributes):
             return None
-        excluded = self._among(self.excluded, found, versions) if self.excluded else None
+        excluded = self._among(self.excluded, attributes, versions) if self.excluded else None
         if excluded is not None:
             return None
-        return found.requested if self.rules is None else self._among(self.rules, found, versions)
+        return attributes.requested if self.rules is None else self._among(self.rules, attributes, versions)
 
     def _among(self, rules: Iterable[Rule], found: Attributes, versions: Sequence[Resource]) -> Resource | None:
         named = tuple(rule for rule in rules if not rule.names or found.name in rule.names)
         return _covering(named, self.is_exact, found.operation, found.requested, found.subresource, versions)
 
-    def _selects_namespace(self, found: Attributes, labels: Labels) -> bool:
+    def _selects_namespace(self, attributes: Attributes, labels: Labels) -> bool:
         if self.namespaces is None:
             return True
-        if found.resource.name == NAMESPACES and found.operation in (CREATE, UPDATE) and found.object is not None:
-            return self.namespaces.matches(_labels(found.object))
-        if not found.namespace:
+        if (
+            attributes.resource.name == NAMESPACES
+            and attributes.operation in (CREATE, UPDATE)
+            and attributes.object is not None
+        ):
+            return self.namespaces.matches(_labels(attributes.object))
+        if not attributes.namespace:
             return True  # of no namespace, and so excluded by none
-        return self.namespaces.matches(labels(found.namespace))
+        return self.namespaces.matches(labels(attributes.namespace))
 
     def _selects_object(self, found: Attributes) -> bool:
         if self.objects is None:
@@ -146,7 +150,7 @@ def _covering(
         return requested
     if is_exact:
         return None
-    for each in versions:
-        if each is not requested and any(rule.covers(operation, each, subresource) for rule in rules):
-            return each
+    for version in versions:
+        if version is not requested and any(rule.covers(operation, version, subresource) for rule in rules):
+            return version
     return None

@@ -76,18 +76,20 @@ class Mutated:
 
 def mutating(spec: Document, compiler: Compiler) -> Mutating:
     """Return the compiled expressions of a policy's spec."""
-    found = []
-    for each in spec.get("mutations") or ():
-        is_patch = each["patchType"] == "JSONPatch"
-        expression = (each.get("jsonPatch" if is_patch else "applyConfiguration") or {}).get("expression", "")
+    mutations = []
+    for mutation in spec.get("mutations") or ():
+        is_patch = mutation["patchType"] == "JSONPatch"
+        expression = (mutation.get("jsonPatch" if is_patch else "applyConfiguration") or {}).get("expression", "")
         wanted = list_of(PATCH) if is_patch else OBJECT
-        found.append(Mutation(expression, compiler.compiled(expression, wanted, is_mutation=True), is_patch))
-    return Mutating(tuple(found))
+        mutations.append(
+            Mutation(expression, compiler.compile_expression(expression, wanted, is_mutation=True), is_patch)
+        )
+    return Mutating(tuple(mutations))
 
 
 def mutate(
     hooks: Iterable[Hook[Mutating]],
-    found: Attributes,
+    attributes: Attributes,
     world: World,
     complete: Complete,
     only: Container[Key] | None = None,
@@ -97,24 +99,24 @@ def mutate(
 
     Raises: ApiError when a policy that does not ignore errors fails.
     """
-    assert found.object is not None
-    result = Mutated(found.object)
-    for each in list(invocations(hooks, found, world)):
-        if only is not None and each.key not in only:
+    assert attributes.object is not None
+    result = Mutated(attributes.object)
+    for invocation in list(invocations(hooks, attributes, world)):
+        if only is not None and invocation.key not in only:
             continue
-        if each.error:
-            _fail(result, each, each.error, "")
+        if invocation.error:
+            _fail(result, invocation, invocation.error, "")
             continue
         before = result.object
-        _perform(each, replace(found, object=before), world, complete, result)
+        _perform(invocation, replace(attributes, object=before), world, complete, result)
         if result.object != before:
             result.due |= result.again
-        if each.policy.is_reinvoked:
-            result.again[each.key] = None
+        if invocation.policy.is_reinvoked:
+            result.again[invocation.key] = None
     if result.errors:
         causes: list[Document] = [{"message": text} for text, _ in result.errors]
         text, reason = result.errors[0]
-        refused = refusal(found, text, reason or "Forbidden", 403, causes)
+        refused = refusal(attributes, text, reason or "Forbidden", 403, causes)
         refused.message = text
         raise refused
     return result
@@ -128,88 +130,92 @@ def _fail(result: Mutated, each: Invocation[Mutating], why: str, reason: str) ->
     result.errors.append((f"policy {by} denied request: {why}", reason))
 
 
-def _perform(each: Invocation[Mutating], found: Attributes, world: World, complete: Complete, result: Mutated) -> None:
-    policy: Policy[Mutating] = each.policy
+def _perform(
+    invocation: Invocation[Mutating], attributes: Attributes, world: World, complete: Complete, result: Mutated
+) -> None:
+    policy: Policy[Mutating] = invocation.policy
     try:
-        if not conditions_met(policy, world.inputs(found, each.matched, each.params)):
+        if not conditions_met(policy, world.inputs(attributes, invocation.matched, invocation.params)):
             return
     except (ConfigurationError, ExpressionError) as error:
-        _fail(result, each, str(error), "Invalid")
+        _fail(result, invocation, str(error), "Invalid")
         return
-    shape = world.shape_in(found, each.matched)
+    shape = world.shape_in(attributes, invocation.matched)
     for mutation in policy.own.mutations:
-        now = replace(found, object=result.object)
+        now = replace(attributes, object=result.object)
         try:
-            inputs = world.inputs(now, each.matched, each.params)
+            inputs = world.inputs(now, invocation.matched, invocation.params)
             value = Evaluation(inputs, policy.variables).value(mutation.expression, mutation.program)
             changed = (
-                _patched(inputs["object"], value) if mutation.is_patch else _applied(inputs["object"], value, shape)
+                _apply_patch(inputs["object"], value)
+                if mutation.is_patch
+                else _apply_configuration(inputs["object"], value, shape)
             )
-            result.object = complete(world.as_stored(now, changed, each.matched))
+            result.object = complete(world.as_stored(now, changed, invocation.matched))
         except (ConfigurationError, ExpressionError, MutationError) as error:
-            _fail(result, each, str(error), "Invalid")
+            _fail(result, invocation, str(error), "Invalid")
 
 
-def _patched(document: Document, operations: Any) -> Document:
+def _apply_patch(document: Document, operations: Any) -> Document:
     patch = [
         {name: plain(value, "") for name, value in each.fields.items() if name != "from" or value}
         for each in operations
     ]
     try:
-        found: Document = json_patch(document, patch)
+        patched_object: Document = json_patch(document, patch)
     except ApiError as error:
         why = str((error.details.get("causes") or [{}])[0].get("message") or error.message)
         if why.startswith("testing value"):
             return document
         raise MutationError(f"JSONPath: {why}") from None
-    return found
+    return patched_object
 
 
-def _applied(document: Document, value: Any, shape: Shape) -> Document:
+def _apply_configuration(document: Document, value: Any, shape: Shape) -> Document:
     """Return the object with an apply configuration merged into it. Raises: MutationError."""
     config = plain(value)
     assert isinstance(config, dict)
-    if wrong := next(_undeclared(config, shape, ""), None):
+    if wrong := next(_undeclared_field_errors(config, shape, ""), None):
         raise MutationError(f"error applying patch: failed to convert patch object to typed object: {wrong}")
     if atomic := list(_atomics(config, shape, "")):
         why = f"may not mutate atomic arrays, maps or structs: {', '.join(atomic)}"
         raise MutationError(f"error applying patch: invalid ApplyConfiguration: {why}")
-    return {**merged(document, config, shape)}
+    return {**merge_by_schema(document, config, shape)}
 
 
-def _undeclared(value: Any, shape: Shape, path: str) -> Iterator[str]:
+def _undeclared_field_errors(value: Any, shape: Shape, path: str) -> Iterator[str]:
     if isinstance(value, dict) and shape.fields is not None:
-        for name, each in value.items():
+        for name, child in value.items():
             if name not in shape.fields:
                 yield f"{path}.{name}: field not declared in schema"
             else:
-                yield from _undeclared(each, shape.fields[name], f"{path}.{name}")
+                yield from _undeclared_field_errors(child, shape.fields[name], f"{path}.{name}")
     elif isinstance(value, list):
-        for place, each in enumerate(value):
-            yield from _undeclared(each, shape.items or ANYTHING, f"{path}[{place}]")
+        for place, child in enumerate(value):
+            yield from _undeclared_field_errors(child, shape.items or ANYTHING, f"{path}[{place}]")
 
 
 def _atomics(value: Any, shape: Shape, path: str) -> Iterator[str]:
     if isinstance(value, dict):
         if shape.is_atomic:
             yield path
-        for name, each in value.items():
-            yield from _atomics(each, shape.member(name), f"{path}.{name}")
+        for name, child in value.items():
+            yield from _atomics(child, shape.member(name), f"{path}.{name}")
     elif isinstance(value, list):
         if shape.type == "array" and shape.list_type not in ("map", "set"):
             yield path
-        for place, each in enumerate(value):
-            yield from _atomics(each, shape.items or ANYTHING, f"{path}[{place}]")
+        for place, child in enumerate(value):
+            yield from _atomics(child, shape.items or ANYTHING, f"{path}[{place}]")
 
 
-def merged(live: Any, wanted: Any, shape: Shape) -> Any:
+def merge_by_schema(live: Any, wanted: Any, shape: Shape) -> Any:
     """Return `live` merged with every field that `wanted` names: objects member by member, lists as their
     schema says.
     """
     if isinstance(wanted, dict) and not shape.is_atomic:
         base = dict(live) if isinstance(live, dict) else {}
-        for name, each in wanted.items():
-            base[name] = merged(base.get(name), each, shape.member(name))
+        for name, entry in wanted.items():
+            base[name] = merge_by_schema(base.get(name), entry, shape.member(name))
         return base
     if isinstance(wanted, list) and shape.list_type == "set":
         known = live if isinstance(live, list) else []
@@ -217,12 +223,12 @@ def merged(live: Any, wanted: Any, shape: Shape) -> Any:
     if isinstance(wanted, list) and shape.list_type == "map":
         items = list(live) if isinstance(live, list) else []
         places = {_key(each, shape): place for place, each in enumerate(items)}
-        for each in wanted:
-            place = places.get(_key(each, shape))
+        for entry in wanted:
+            place = places.get(_key(entry, shape))
             if place is None:
-                items.append(merged(None, each, shape.items or ANYTHING))
+                items.append(merge_by_schema(None, entry, shape.items or ANYTHING))
             else:
-                items[place] = merged(items[place], each, shape.items or ANYTHING)
+                items[place] = merge_by_schema(items[place], entry, shape.items or ANYTHING)
         return items
     return wanted
 

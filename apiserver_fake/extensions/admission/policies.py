@@ -56,17 +56,17 @@ class World:
         kind = found.kind_in(matched)
         return self.catalogue.shape_of(kind.api_version, kind.kind)
 
-    def inputs(self, found: Attributes, matched: Resource, params: Document | None) -> dict[str, Any]:
+    def inputs(self, attributes: Attributes, matched: Resource, params: Document | None) -> dict[str, Any]:
         """Return the variables of expressions, with objects in the matched version. Raises: ConfigurationError."""
-        namespace = found.namespace if found.resource.name != NAMESPACES else ""
-        objects = [found.object, found.old]
-        if matched is not found.resource:
-            objects = [self.as_matched(found, each, matched) for each in objects]
-        user = found.identity.user
+        namespace = attributes.namespace if attributes.resource.name != NAMESPACES else ""
+        objects = [attributes.object, attributes.old]
+        if matched is not attributes.resource:
+            objects = [self.as_matched(attributes, each, matched) for each in objects]
+        user = attributes.identity.user
         return {
             "object": objects[0],
             "oldObject": objects[1],
-            "request": found.review(matched),
+            "request": attributes.review(matched),
             "params": params,
             "namespaceObject": namespace_object(self.around.lookup(NAMESPACES, "", namespace) if namespace else None),
             "authorizer": authorizer_for(user, self.around.ask),
@@ -75,27 +75,27 @@ class World:
                 self.around.ask,
                 group=matched.group,
                 resource=matched.plural,
-                subresource=found.subresource,
-                namespace=found.namespace,
-                name=found.name,
+                subresource=attributes.subresource,
+                namespace=attributes.namespace,
+                name=attributes.name,
             ),
         }
 
     def as_matched(self, found: Attributes, document: Document | None, matched: Resource) -> Document | None:
         """Return a stored object in the matched version. Raises: ConfigurationError, Unanswered."""
-        served = self.served(found.resource, matched)
+        served = self.served_version(found.resource, matched)
         if document is None or served is None or found.subresource not in ("", "status"):
             return document
-        return self._converted(served.from_stored, document)
+        return self._convert(served.from_stored, document)
 
     def as_stored(self, found: Attributes, document: Document, matched: Resource) -> Document:
         """Return an object in the version it is stored in. Raises: ConfigurationError, Unanswered."""
-        served = self.served(found.resource, matched)
+        served = self.served_version(found.resource, matched)
         if served is None or found.subresource not in ("", "status"):
             return document
-        return self._converted(served.to_stored, document)
+        return self._convert(served.to_stored, document)
 
-    def _converted(self, conversion: Conversion | None, document: Document) -> Document:
+    def _convert(self, conversion: Conversion | None, document: Document) -> Document:
         if conversion is None:
             return document
         try:
@@ -105,7 +105,7 @@ class World:
         except ApiError as error:
             raise ConfigurationError(f"failed to convert object version: {error.message}") from None
 
-    def served(self, resource: Resource, matched: Resource) -> ServedVersion | None:
+    def served_version(self, resource: Resource, matched: Resource) -> ServedVersion | None:
         """Return the served version of the match; None if it is the version in which objects are stored."""
         versions = self.catalogue.kind(resource.name).versions
         return next((each for each in versions if each.resource is matched and each.from_stored is not None), None)
@@ -167,13 +167,13 @@ class Invocation(Generic[T]):
         return self.policy.name, binding, str(meta.get("namespace", "")), str(meta.get("name", ""))
 
 
-def compiled(document: Document, own: Callable[[Document, Compiler], T]) -> Policy[T]:
+def compile_policy(document: Document, own: Callable[[Document, Compiler], T]) -> Policy[T]:
     """Return a stored policy with its expressions compiled."""
     spec = document.get("spec") or {}
     param_kind = spec.get("paramKind")
     compiler = Compiler(has_params=param_kind is not None)
-    for each in spec.get("variables") or ():
-        compiler.variable(each["name"], each["expression"])
+    for variable in spec.get("variables") or ():
+        compiler.variable(variable["name"], variable["expression"])
     first, excluded = _FIRST
     return Policy(
         name=document["metadata"]["name"],
@@ -187,7 +187,7 @@ def compiled(document: Document, own: Callable[[Document, Compiler], T]) -> Poli
     )
 
 
-def bound(document: Document) -> Binding:
+def binding_of(document: Document) -> Binding:
     """Return a stored binding."""
     spec = document.get("spec") or {}
     resources = spec.get("matchResources")
@@ -200,12 +200,12 @@ def bound(document: Document) -> Binding:
     )
 
 
-def invocations(hooks: Iterable[Hook[T]], found: Attributes, world: World) -> Iterator[Invocation[T]]:
+def invocations(hooks: Iterable[Hook[T]], attributes: Attributes, world: World) -> Iterator[Invocation[T]]:
     """Yield the evaluations that a request needs, before match conditions are evaluated."""
-    versions = world.versions(found.resource)
+    versions = world.versions(attributes.resource)
     for hook in hooks:
         policy = hook.policy
-        matched = policy.match.matches(found, versions, world.around.labels)
+        matched = policy.match.matches(attributes, versions, world.around.labels)
         if matched is None:
             continue
         kind: Resource | None = None
@@ -216,11 +216,11 @@ def invocations(hooks: Iterable[Hook[T]], found: Attributes, world: World) -> It
                 yield Invocation(policy, None, matched, error=f"failed to configure policy: {why}")
                 continue
         for binding in hook.bindings:
-            if binding.match is not None and binding.match.matches(found, versions, world.around.labels) is None:
+            if binding.match is not None and binding.match.matches(attributes, versions, world.around.labels) is None:
                 continue
             try:
-                for each in _params(binding.params, kind, found.namespace, world):
-                    yield Invocation(policy, binding, matched, each)
+                for param in _params(binding.params, kind, attributes.namespace, world):
+                    yield Invocation(policy, binding, matched, param)
             except ConfigurationError as error:
                 yield Invocation(policy, binding, matched, error=f"failed to configure binding: {error}")
 
@@ -243,7 +243,7 @@ def kind_text(kind: Document) -> str:
 
 def _resource_of(kind: Document, catalogue: Catalogue) -> Resource | None:
     group, _, version = str(kind.get("apiVersion", "")).rpartition("/")
-    for served in catalogue.served.get((group, version), {}).values():
+    for served in catalogue.served_versions.get((group, version), {}).values():
         if served.resource.kind == kind.get("kind"):
             return catalogue.find(served.stored)
     return None
@@ -261,18 +261,18 @@ def _params(ref: Document | None, kind: Resource | None, namespace: str, world: 
             raise ConfigurationError(why)
     elif ref.get("namespace"):
         raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-    found: list[Document | None] = []
+    params: list[Document | None] = []
     if name := ref.get("name"):
         one = world.around.lookup(kind.name, where, name)
-        found = [] if one is None else [one]
+        params = [] if one is None else [one]
     else:
         selected = Match.of({"objectSelector": ref.get("selector") or {}}, "rules").objects
-        for each in world.around.list(kind.name, where):
-            if selected is None or selected.matches((each.get("metadata") or {}).get("labels") or {}):
-                found.append(each)
-    if not found and ref.get("parameterNotFoundAction") == "Deny":
+        for document in world.around.list(kind.name, where):
+            if selected is None or selected.matches((document.get("metadata") or {}).get("labels") or {}):
+                params.append(document)
+    if not params and ref.get("parameterNotFoundAction") == "Deny":
         raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return found
+    return params
 
 
 def refusal(found: Attributes, text: str, reason: str, code: int, causes: list[Document]) -> ApiError:

@@ -13,7 +13,7 @@ from typing import Any
 
 from apiserver_fake.extensions.admission.expressions import OBJECT, PATCH, Broken, Compiler
 from apiserver_fake.extensions.customresources.conversion import service_problems, url_problems
-from apiserver_fake.registry.strategy import Strategy, WriteContext, declared
+from apiserver_fake.registry.strategy import Strategy, WriteContext, declare_strategy
 from apiserver_fake.registry.validation.conditions import CONDITION
 from apiserver_fake.registry.validation.fields import Check, Field, Report, Struct, not_repeated, unique
 from apiserver_fake.registry.validation.formats import (
@@ -24,12 +24,12 @@ from apiserver_fake.registry.validation.formats import (
     invalid,
     label_1035,
     label_selector,
+    not_supported,
     path_segment,
     qualified_name,
     required,
     subdomain,
     too_many,
-    unsupported,
 )
 from services.api.meta import Document
 from services.cel.syntax import RESERVED
@@ -71,19 +71,19 @@ def _resources(values: list[str], path: str, report: Report) -> Causes:
     with_all_below: set[str] = set()
     below_all: set[str] = set()
     is_plain = False
-    for place, each in enumerate(values):
+    for place, pattern in enumerate(values):
         here = f"{path}[{place}]"
-        if not each:
+        if not pattern:
             yield required(here)
             continue
-        resource, slash, below = each.partition("/")
+        resource, slash, below = pattern.partition("/")
         if not slash:
-            is_plain = each != "*"
+            is_plain = pattern != "*"
             continue
         if resource in with_all_below:
-            yield invalid(here, each, f"if '{resource}/*' is present, must not specify {each}")
+            yield invalid(here, pattern, f"if '{resource}/*' is present, must not specify {pattern}")
         if below in below_all:
-            yield invalid(here, each, f"if '*/{below}' is present, must not specify {each}")
+            yield invalid(here, pattern, f"if '*/{below}' is present, must not specify {pattern}")
         if below == "*":
             with_all_below.add(resource)
         if resource == "*":
@@ -112,7 +112,7 @@ def _segment(value: str, path: str, report: Report) -> Causes:
 NAMED_RULE = Struct(Field("resourceNames", items=Field(rule=_segment)), *RULE_FIELDS)
 
 
-def _qualified(value: str, path: str, report: Report) -> Causes:
+def _webhook_name(value: str, path: str, report: Report) -> Causes:
     causes = subdomain(path, value)
     yield from causes
     if not causes and value.count(".") < 2:
@@ -134,12 +134,12 @@ def _review_versions(values: list[str], path: str, report: Report) -> Causes:
         yield required(path, f"must specify one of {', '.join(REVIEW_VERSIONS)}")
         return
     seen: set[str] = set()
-    for place, each in enumerate(values):
-        if each in seen:
-            yield invalid(f"{path}[{place}]", each, "duplicate version")
+    for place, version in enumerate(values):
+        if version in seen:
+            yield invalid(f"{path}[{place}]", version, "duplicate version")
             continue
-        seen.add(each)
-        yield from label_1035(f"{path}[{place}]", each)
+        seen.add(version)
+        yield from label_1035(f"{path}[{place}]", version)
     if not seen.intersection(REVIEW_VERSIONS):
         yield invalid(path, values, f"must include at least one of {', '.join(REVIEW_VERSIONS)}")
 
@@ -147,8 +147,12 @@ def _review_versions(values: list[str], path: str, report: Report) -> Causes:
 def _match_conditions(conditions: list[Document], path: str, compiler: Compiler) -> Causes:
     yield from too_many(path, len(conditions), CONDITIONS_MAX)
     names: set[str] = set()
-    for place, each in enumerate(conditions):
-        here, name, expression = f"{path}[{place}]", each.get("name") or "", (each.get("expression") or "").strip()
+    for place, condition in enumerate(conditions):
+        here, name, expression = (
+            f"{path}[{place}]",
+            condition.get("name") or "",
+            (condition.get("expression") or "").strip(),
+        )
         if not expression:
             yield required(f"{here}.expression")
         else:
@@ -170,9 +174,9 @@ def _expression(
     has_authorizer: bool = True,
     is_mutation: bool = False,
 ) -> Causes:
-    found = compiler.compiled(expression, *wanted, has_authorizer=has_authorizer, is_mutation=is_mutation)
-    if isinstance(found, Broken):
-        yield invalid(path, expression, str(found))
+    program = compiler.compile_expression(expression, *wanted, has_authorizer=has_authorizer, is_mutation=is_mutation)
+    if isinstance(program, Broken):
+        yield invalid(path, expression, str(program))
 
 
 def _conditions_of_webhook(conditions: list[Document], path: str, report: Report) -> Causes:
@@ -180,7 +184,7 @@ def _conditions_of_webhook(conditions: list[Document], path: str, report: Report
 
 
 HOOK_FIELDS = (
-    Field("name", required=True, rule=_qualified),
+    Field("name", required=True, rule=_webhook_name),
     Field("rules", items=Struct(*RULE_FIELDS)),
     Field("failurePolicy", default="Fail", enum=FAILURE_POLICIES),
     Field("matchPolicy", default="Equivalent", enum=MATCH_POLICIES),
@@ -217,7 +221,7 @@ def _update_configuration(old: Document, new: Document, ctx: WriteContext) -> No
 
 
 def _configuration(hook: Struct) -> Strategy:
-    return declared(
+    return declare_strategy(
         Struct(Field("webhooks", items=hook)), on_create=_create_configuration, on_update=_update_configuration
     )
 
@@ -245,7 +249,7 @@ def _only_mutated(member: str) -> Check:
         for rule in (spec.get(member) or {}).get("resourceRules") or ():
             for each in rule.get("operations") or ():
                 if each not in MUTATED:
-                    yield unsupported(f"{at}{member}.resourceRules.operations", each, MUTATED)
+                    yield not_supported(f"{at}{member}.resourceRules.operations", each, MUTATED)
 
     return check
 
@@ -272,16 +276,16 @@ def _shared_rules(spec: Document, at: str, compiler: Compiler) -> Causes:
     yield from _match_conditions(
         spec.get("matchConditions") or [], f"{at}matchConditions", Compiler(has_params=bool(spec.get("paramKind")))
     )
-    for place, each in enumerate(spec.get("variables") or ()):
-        here, name, expression = f"{at}variables[{place}]", each.get("name") or "", each.get("expression") or ""
+    for place, variable in enumerate(spec.get("variables") or ()):
+        here, name, expression = f"{at}variables[{place}]", variable.get("name") or "", variable.get("expression") or ""
         if not name.strip():
             yield required(f"{here}.name", "name is not specified")
         elif not _IDENTIFIER.fullmatch(name) or name in _RESERVED:
             yield invalid(f"{here}.name", name, "name is not a valid CEL identifier")
         if not expression.strip():
             yield required(f"{here}.expression", "expression is not specified")
-        elif isinstance(found := compiler.variable(name, expression), Broken):
-            yield invalid(f"{here}.expression", expression, str(found))
+        elif isinstance(program := compiler.variable(name, expression), Broken):
+            yield invalid(f"{here}.expression", expression, str(program))
 
 
 def _validating(spec: Document, at: str, report: Report) -> Causes:
@@ -293,23 +297,23 @@ def _validating(spec: Document, at: str, report: Report) -> Causes:
         yield required(f"{at}validations", why)
         yield required(f"{at}auditAnnotations", why)
         return
-    for place, each in enumerate(validations):
-        yield from _validation(each, f"{at}validations[{place}]", compiler)
+    for place, entry in enumerate(validations):
+        yield from _validation(entry, f"{at}validations[{place}]", compiler)
     if len(annotations) > ANNOTATIONS_MAX:
         why = f"must not have more than {ANNOTATIONS_MAX} auditAnnotations"
         yield invalid(f"{at}auditAnnotations", annotations, why)
     keys: set[str] = set()
-    for place, each in enumerate(annotations):
-        here, key = f"{at}auditAnnotations[{place}]", each.get("key") or ""
-        yield from _annotation(each, here, str(report.scope or ""), compiler)
+    for place, entry in enumerate(annotations):
+        here, key = f"{at}auditAnnotations[{place}]", entry.get("key") or ""
+        yield from _annotation(entry, here, str(report.scope or ""), compiler)
         if key in keys:
             yield duplicate(f"{here}.key", key)
         keys.add(key)
 
 
-def _validation(each: Document, path: str, compiler: Compiler) -> Causes:
-    expression, text = each.get("expression") or "", each.get("messageExpression") or ""
-    message, reason = each.get("message") or "", each.get("reason")
+def _validation(validation: Document, path: str, compiler: Compiler) -> Causes:
+    expression, text = validation.get("expression") or "", validation.get("messageExpression") or ""
+    message, reason = validation.get("message") or "", validation.get("reason")
     if not expression.strip():
         yield required(f"{path}.expression", "expression is not specified")
     else:
@@ -328,8 +332,8 @@ def _validation(each: Document, path: str, compiler: Compiler) -> Causes:
         yield Cause(f"{path}.reason", "FieldValueNotSupported", text)
 
 
-def _annotation(each: Document, path: str, policy: str, compiler: Compiler) -> Causes:
-    key, expression = each.get("key") or "", (each.get("valueExpression") or "").strip()
+def _annotation(annotation: Document, path: str, policy: str, compiler: Compiler) -> Causes:
+    key, expression = annotation.get("key") or "", (annotation.get("valueExpression") or "").strip()
     if policy:
         yield from qualified_name(f"{path}.key", f"{policy}/{key}")
     else:
@@ -354,8 +358,8 @@ def _mutating(spec: Document, at: str, report: Report) -> Causes:
     mutations = spec.get("mutations") or []
     if not mutations:
         yield required(f"{at}mutations", "mutations must contain at least one item")
-    for place, each in enumerate(mutations):
-        here, kind = f"{at}mutations[{place}]", each.get("patchType") or ""
+    for place, mutation in enumerate(mutations):
+        here, kind = f"{at}mutations[{place}]", mutation.get("patchType") or ""
         if kind not in _PATCHES:
             supported = ", ".join(f'"{one}"' for one in _PATCHES)
             text = f'Unsupported value: "{kind}": supported values: {supported}'
@@ -363,14 +367,14 @@ def _mutating(spec: Document, at: str, report: Report) -> Causes:
             yield Cause(f"{here}.patchType", "FieldValueNotSupported", text) if kind else is_missing
             continue
         name, wanted = _PATCHES[kind]
-        if each.get(name) is None:
+        if mutation.get(name) is None:
             yield required(f"{here}.{name}", f"must be specified when patchType is {kind}")
-        elif not (expression := (each[name].get("expression") or "").strip()):
+        elif not (expression := (mutation[name].get("expression") or "").strip()):
             yield required(f"{here}.{name}.expression")
         else:
             yield from _expression(f"{here}.{name}.expression", expression, compiler, wanted, is_mutation=True)
         for other, (member, _) in _PATCHES.items():
-            if other != kind and each.get(member) is not None:
+            if other != kind and mutation.get(member) is not None:
                 why = f"must not be specified when patchType is {kind}"
                 yield invalid(f"{here}.{member}", f"{{{member}}}", why)
 
@@ -427,15 +431,15 @@ def _param_ref(ref: Document, path: str, report: Report) -> Causes:
 
 
 def _actions(values: Iterable[str], path: str, report: Report) -> Causes:
-    found = list(values)
-    if "Deny" in found and "Warn" in found:
+    actions = list(values)
+    if "Deny" in actions and "Warn" in actions:
         yield invalid(
             path,
-            found,
+            actions,
             "must not contain both Deny and Warn (repeating the same validation failure information in the API "
             "response and headers serves no purpose)",
         )
-    if not found:
+    if not actions:
         yield required(path, "at least one validation action is required")
 
 
@@ -446,17 +450,17 @@ def _binding(*others: Any) -> Strategy:
         Field("matchResources", struct=MATCH_RESOURCES),
         *others,
     )
-    return declared(Struct(Field("spec", missing={}, struct=spec)))
+    return declare_strategy(Struct(Field("spec", missing={}, struct=spec)))
 
 
 ACTION = Field(enum=("Audit", "Deny", "Warn"), rule=not_repeated)
 STRATEGIES = {
     f"validatingwebhookconfigurations.{GROUP}": _configuration(VALIDATING_HOOK),
     f"mutatingwebhookconfigurations.{GROUP}": _configuration(MUTATING_HOOK),
-    f"validatingadmissionpolicies.{GROUP}": declared(VALIDATING_POLICY, has_status=True, status=POLICY_STATUS),
+    f"validatingadmissionpolicies.{GROUP}": declare_strategy(VALIDATING_POLICY, has_status=True, status=POLICY_STATUS),
     f"validatingadmissionpolicybindings.{GROUP}": _binding(
         Field("validationActions", missing=[], items=ACTION), Field("validationActions", missing=[], rule=_actions)
     ),
-    f"mutatingadmissionpolicies.{GROUP}": declared(MUTATING_POLICY),
+    f"mutatingadmissionpolicies.{GROUP}": declare_strategy(MUTATING_POLICY),
     f"mutatingadmissionpolicybindings.{GROUP}": _binding(_only_mutated("matchResources")),
 }

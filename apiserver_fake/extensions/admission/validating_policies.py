@@ -88,7 +88,9 @@ def validating(spec: Document, compiler: Compiler) -> Validating:
     return Validating(
         tuple(_validation(each, compiler) for each in spec.get("validations") or ()),
         tuple(
-            Annotation(each["key"], text := each["valueExpression"].strip(), compiler.compiled(text, STRING, NULL))
+            Annotation(
+                each["key"], text := each["valueExpression"].strip(), compiler.compile_expression(text, STRING, NULL)
+            )
             for each in spec.get("auditAnnotations") or ()
         ),
     )
@@ -98,25 +100,25 @@ def _validation(document: Document, compiler: Compiler) -> Validation:
     expression, text = document["expression"], document.get("messageExpression") or ""
     return Validation(
         expression=expression,
-        program=compiler.compiled(expression, BOOL),
+        program=compiler.compile_expression(expression, BOOL),
         message=document.get("message") or "",
         message_expression=text,
-        message_program=compiler.compiled(text, STRING, has_authorizer=False) if text.strip() else None,
+        message_program=compiler.compile_expression(text, STRING, has_authorizer=False) if text.strip() else None,
         reason=document.get("reason") or "Invalid",
     )
 
 
-def examine(hooks: Iterable[Hook[Validating]], found: Attributes, world: World) -> Outcome:
+def examine(hooks: Iterable[Hook[Validating]], attributes: Attributes, world: World) -> Outcome:
     """Return the policies' result for a request."""
     outcome = Outcome()
     annotations: dict[str, list[str]] = {}
-    for each in invocations(hooks, found, world):
-        policy, binding = each.policy, each.binding
-        if each.error or binding is None:
+    for invocation in invocations(hooks, attributes, world):
+        policy, binding = invocation.policy, invocation.binding
+        if invocation.error or binding is None:
             if not policy.ignores_errors:
-                outcome.denied.append((policy, binding, _Failure(each.error, is_error=True)))
+                outcome.denied.append((policy, binding, _Failure(invocation.error, is_error=True)))
             continue
-        for place, failure in enumerate(_failures(each, found, world, annotations)):
+        for place, failure in enumerate(_failures(invocation, attributes, world, annotations)):
             if failure is not None and not (failure.is_error and policy.ignores_errors):
                 _act(outcome, policy, binding, place, failure)
     outcome.audit |= {key: ", ".join(values) for key, values in annotations.items()}
@@ -134,30 +136,30 @@ def _act(outcome: Outcome, policy: Policy[Validating], binding: Binding, place: 
                     f"{failure.message}"
                 )
             case "Audit":
-                said = {
+                audit_entry = {
                     "message": failure.message,
                     "policy": policy.name,
                     "binding": binding.name,
                     "expressionIndex": place,
                     "validationActions": list(binding.actions),
                 }
-                outcome.audit.setdefault(FAILURE_KEY, msgspec.json.encode([said]).decode())
+                outcome.audit.setdefault(FAILURE_KEY, msgspec.json.encode([audit_entry]).decode())
 
 
 def _failures(
-    each: Invocation[Validating], found: Attributes, world: World, annotations: dict[str, list[str]]
+    invocation: Invocation[Validating], attributes: Attributes, world: World, annotations: dict[str, list[str]]
 ) -> Iterator[_Failure | None]:
     """Yield, for each validation in turn, why it failed; then errors of audit annotations."""
-    policy = each.policy
+    policy = invocation.policy
     try:
-        inputs = world.inputs(found, each.matched, each.params)
+        inputs = world.inputs(attributes, invocation.matched, invocation.params)
         if not conditions_met(policy, inputs):
             return
     except (ConfigurationError, ExpressionError) as error:
         yield _Failure(str(error), is_error=True)
         return
     try:
-        yield from list(_validated(policy, Evaluation(inputs, policy.variables)))
+        yield from list(_validation_failures(policy, Evaluation(inputs, policy.variables)))
     except OutOfBudget as error:
         yield _Failure(str(error), is_error=True)
         return
@@ -179,21 +181,25 @@ def _failures(
                 values.append(text)
 
 
-def _validated(policy: Policy[Validating], evaluation: Evaluation) -> Iterator[_Failure | None]:
+def _validation_failures(policy: Policy[Validating], evaluation: Evaluation) -> Iterator[_Failure | None]:
     """Yield why each validation failed, None for those that did not. Raises: OutOfBudget."""
     results: list[tuple[Validation, _Failure | None]] = []
-    for each in policy.own.validations:
+    for validation in policy.own.validations:
         failure: _Failure | None = None
         try:
-            if evaluation.value(each.expression, each.program) is not True:
-                failure = _Failure("", each.reason)
+            if evaluation.value(validation.expression, validation.program) is not True:
+                failure = _Failure("", validation.reason)
         except OutOfBudget:
             raise
         except ExpressionError as error:
             failure = _Failure(str(error), is_error=True)
-        results.append((each, failure))
-    for each, failure in results:
-        yield failure if failure is None or failure.is_error else _Failure(_message(each, evaluation), each.reason)
+        results.append((validation, failure))
+    for validation, failure in results:
+        yield (
+            failure
+            if failure is None or failure.is_error
+            else _Failure(_message(validation, evaluation), validation.reason)
+        )
 
 
 def _message(validation: Validation, evaluation: Evaluation) -> str:
@@ -212,7 +218,7 @@ def _message(validation: Validation, evaluation: Evaluation) -> str:
     return text or validation.message.strip() or f"failed expression: {validation.expression.strip()}"
 
 
-def denial(outcome: Outcome, found: Attributes) -> ApiError | None:
+def denial(outcome: Outcome, attributes: Attributes) -> ApiError | None:
     """Return the refusal of a request that policies deny; None if they allow it."""
     if not outcome.denied:
         return None
@@ -220,4 +226,4 @@ def denial(outcome: Outcome, found: Attributes) -> ApiError | None:
     by = f" with binding '{binding.name}'" if binding is not None else ""
     text = f"ValidatingAdmissionPolicy '{policy.name}'{by} denied request: {failure.message}"
     reason = failure.reason or "Invalid"
-    return refusal(found, text, reason, _CODES.get(reason, 422), [{"message": text}])
+    return refusal(attributes, text, reason, _CODES.get(reason, 422), [{"message": text}])

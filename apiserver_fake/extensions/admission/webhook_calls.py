@@ -30,7 +30,7 @@ from apiserver_fake.extensions.admission.webhooks import (
     Webhook,
     check_dry_run,
     failure,
-    patched,
+    patched_object,
     read,
     rejection,
     review,
@@ -81,75 +81,75 @@ class WebhookCalls:
         """Return the webhooks' answer. Raises: ApiError when one denies the request, or fails with failurePolicy
         Fail.
         """
-        return await (self._mutated if pending.is_mutating else self._examined)(pending, deadline_s, traceparent)
+        return await (self._mutate if pending.is_mutating else self._examine)(pending, deadline_s, traceparent)
 
-    async def _mutated(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
-        found, world = pending.found, pending.world
+    async def _mutate(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
+        attributes, world = pending.found, pending.world
         warnings: list[str] = []
         audit: dict[str, str] = {}
         again: set[Key] = set()
         due: set[Key] = set()
         for place, webhook in enumerate(pending.webhooks):
-            matched = webhook.should_be_called(found, world)
+            matched = webhook.should_be_called(attributes, world)
             if matched is None or (pending.only is not None and webhook.key not in pending.only):
                 continue
             try:
-                reply = await self._reply(webhook, found, matched, pending, deadline_s, traceparent)
+                reply = await self._reply(webhook, attributes, matched, pending, deadline_s, traceparent)
             except ApiError as error:
                 error.warnings, error.audit = (*warnings, *error.warnings), {**audit, **error.audit}
                 raise
             if reply is not None:
                 warnings += reply.warnings
                 audit |= _annotations(webhook, reply)
-                changed = patched(webhook, reply, found, matched, world)
-                if changed is not None and pending.complete is not None and changed != found.object:
+                changed = patched_object(webhook, reply, attributes, matched, world)
+                if changed is not None and pending.complete is not None and changed != attributes.object:
                     changed = pending.complete(changed)
-                audit |= _mutation(webhook, 0 if pending.only is None else 1, place, changed != found.object)
-                if changed != found.object:
+                audit |= _mutation(webhook, 0 if pending.only is None else 1, place, changed != attributes.object)
+                if changed != attributes.object:
                     due |= again
-                found = replace(found, object=changed)
+                attributes = replace(attributes, object=changed)
             if webhook.is_reinvoked:
                 again.add(webhook.key)
-        return Answer(found.object, tuple(warnings), audit, frozenset(again), frozenset(due))
+        return Answer(attributes.object, tuple(warnings), audit, frozenset(again), frozenset(due))
 
-    async def _examined(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
-        found = pending.found
+    async def _examine(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
+        attributes = pending.found
 
-        async def examined(webhook: Webhook) -> tuple[Webhook, Reply | None]:
-            matched = webhook.should_be_called(found, pending.world)
+        async def call_webhook(webhook: Webhook) -> tuple[Webhook, Reply | None]:
+            matched = webhook.should_be_called(attributes, pending.world)
             assert matched is not None, "only those that match are asked"
-            return webhook, await self._reply(webhook, found, matched, pending, deadline_s, traceparent)
+            return webhook, await self._reply(webhook, attributes, matched, pending, deadline_s, traceparent)
 
-        replies = await asyncio.gather(*(examined(each) for each in pending.webhooks), return_exceptions=True)
+        replies = await asyncio.gather(*(call_webhook(each) for each in pending.webhooks), return_exceptions=True)
         warnings: list[str] = []
         audit: dict[str, str] = {}
         refused: BaseException | None = None
-        for each in replies:
-            if isinstance(each, BaseException):
-                refused = refused or each
-            elif each[1] is not None:
-                warnings += each[1].warnings
-                audit |= _annotations(*each)
+        for outcome in replies:
+            if isinstance(outcome, BaseException):
+                refused = refused or outcome
+            elif outcome[1] is not None:
+                warnings += outcome[1].warnings
+                audit |= _annotations(*outcome)
         if isinstance(refused, ApiError):
             refused.warnings, refused.audit = (*warnings, *refused.warnings), {**audit, **refused.audit}
         if refused is not None:
             raise refused
-        return Answer(found.object, tuple(warnings), audit)
+        return Answer(attributes.object, tuple(warnings), audit)
 
     async def _reply(
         self,
         webhook: Webhook,
-        found: Attributes,
+        attributes: Attributes,
         matched: Resource,
         pending: Pending,
         deadline_s: float,
         traceparent: str,
     ) -> Reply | None:
         """Return what one webhook says, None when it failed and may. Raises: ApiError."""
-        check_dry_run(webhook, found)
+        check_dry_run(webhook, attributes)
         uid = self._new_uid()
         try:
-            sent = review(webhook, found, matched, pending.world, uid)
+            sent = review(webhook, attributes, matched, pending.world, uid)
             timeout_s = min(webhook.timeout_s, deadline_s - self._now())
             if timeout_s <= 0:
                 raise Timeout(_LATE)
@@ -256,7 +256,7 @@ class HttpsPost:
                     while not response.content.at_eof() and len(content) < ANSWER_BYTES_MAX:
                         content += await response.content.read(ANSWER_BYTES_MAX - len(content))
                     status = response.status
-                    call.answered(status)
+                    call.on_answered(status)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise CallError(f'failed to call webhook: Post "{shown}": {_in_go(error)}') from None
         if not 200 <= status < 300:
@@ -284,8 +284,8 @@ def _in_go(error: Exception) -> str:
         case TimeoutError():
             return "context deadline exceeded"
         case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
-            found: Any = getattr(error, "certificate_error", error)
-            return f"tls: failed to verify certificate: x509: {_x509(found)}"
+            cause: Any = getattr(error, "certificate_error", error)
+            return f"tls: failed to verify certificate: x509: {_x509(cause)}"
         case aiohttp.ClientConnectorDNSError():
             return f"dial tcp: lookup {error.host}: no such host"
         case aiohttp.ClientConnectorSSLError():

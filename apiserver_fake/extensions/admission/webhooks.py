@@ -57,20 +57,20 @@ class Webhook:
         """The identity of the webhook, by which a reinvocation recognizes it."""
         return self.configuration, self.name, self.place
 
-    def should_be_called(self, found: Attributes, world: World) -> Resource | None:
+    def should_be_called(self, attributes: Attributes, world: World) -> Resource | None:
         """Return the version in which the request matches the webhook; None if it does not.
 
         Raises: Forbidden when a match condition fails and the webhook does not ignore failures.
         """
-        matched = self.match.matches(found, world.versions(found.resource), world.around.labels)
+        matched = self.match.matches(attributes, world.versions(attributes.resource), world.around.labels)
         if matched is None or not self.conditions:
             return matched
         try:
-            return matched if are_met(self.conditions, world.inputs(found, matched, None)) else None
+            return matched if are_met(self.conditions, world.inputs(attributes, matched, None)) else None
         except (ConfigurationError, ExpressionError) as error:
             if self.ignores_errors:
                 return None
-            raise forbidden(found.resource.name, found.name, str(error)) from None
+            raise forbidden(attributes.resource.name, attributes.name, str(error)) from None
 
 
 def webhooks_of(configuration: Document) -> tuple[Webhook, ...]:
@@ -115,7 +115,7 @@ def check_dry_run(webhook: Webhook, found: Attributes) -> None:
         raise BadRequest(f'admission webhook "{webhook.name}" does not support dry run')
 
 
-def review(webhook: Webhook, found: Attributes, matched: Resource, world: World, uid: str) -> Document:
+def review(webhook: Webhook, attributes: Attributes, matched: Resource, world: World, uid: str) -> Document:
     """Return the AdmissionReview to send. Raises: CallError."""
     version = next((each for each in webhook.versions if each in ("v1", "v1beta1")), "")
     if not version:
@@ -123,11 +123,11 @@ def review(webhook: Webhook, found: Attributes, matched: Resource, world: World,
         why = f"webhook does not accept known AdmissionReview versions (v1, v1beta1), got [{supported}]"
         raise CallError(f"could not create admission objects: {why}")
     try:
-        objects = [world.as_matched(found, each, matched) for each in (found.object, found.old)]
+        objects = [world.as_matched(attributes, each, matched) for each in (attributes.object, attributes.old)]
     except ConfigurationError as error:
         raise CallError(str(error)) from None
-    request = {"uid": uid, **found.review(matched), "object": objects[0], "oldObject": objects[1]}
-    if not found.subresource:
+    request = {"uid": uid, **attributes.review(matched), "object": objects[0], "oldObject": objects[1]}
+    if not attributes.subresource:
         del request["subResource"], request["requestSubResource"]
     for name in ("name", "namespace"):
         if not request[name]:
@@ -164,16 +164,16 @@ def read(body: bytes, uid: str, version: str, *, is_mutating: bool) -> Reply:
     if problem:
         raise CallError(f"received invalid webhook response: {problem}")
     try:
-        said = msgspec.convert(response, _Response)
+        answer = msgspec.convert(response, _Response)
     except msgspec.ValidationError as error:
         raise CallError(f"failed to call webhook: {error}") from None
     patch: list[Any] = []
-    if is_mutating and said.patch:
-        patch = _decoded(said.patch)
+    if is_mutating and answer.patch:
+        patch = _decode_patch(answer.patch)
         # The type is not looked at in v1beta1.
-        if patch and version == _V1 and said.patch_type != "JSONPatch":
-            raise CallError(f'unsupported patch type "{said.patch_type}"')
-    return Reply(said.allowed, said.status or {}, patch, said.warnings or (), said.audit_annotations or {})
+        if patch and version == _V1 and answer.patch_type != "JSONPatch":
+            raise CallError(f'unsupported patch type "{answer.patch_type}"')
+    return Reply(answer.allowed, answer.status or {}, patch, answer.warnings or (), answer.audit_annotations or {})
 
 
 class _Response(msgspec.Struct, rename="camel"):
@@ -212,14 +212,16 @@ def _problem(document: Document, response: Any, uid: str, version: str, *, is_mu
     return 'webhook returned invalid response.patchType of ""' if patch_type == "" else ""
 
 
-def _decoded(patch: str) -> list[Any]:
+def _decode_patch(patch: str) -> list[Any]:
     try:
-        found = json.loads(base64.b64decode(patch, validate=True))
-        if not isinstance(found, list):
-            raise ValueError(f"json: cannot unmarshal {type(found).__name__} into Go value of type jsonpatch.Patch")
+        operations = json.loads(base64.b64decode(patch, validate=True))
+        if not isinstance(operations, list):
+            raise ValueError(
+                f"json: cannot unmarshal {type(operations).__name__} into Go value of type jsonpatch.Patch"
+            )
     except (ValueError, binascii.Error, RecursionError) as error:
         raise CallError(f"received undecodable patch in webhook response: {error}") from None
-    return found
+    return operations
 
 
 STATUS_MAX = 999
@@ -230,7 +232,7 @@ def rejection(webhook: Webhook, reply: Reply) -> ApiError:
     """Return the refusal of a request that a webhook denies: the webhook's own Status, always with status Failure."""
     status = reply.status
     head = f'admission webhook "{webhook.name}" denied the request'
-    said = status.get("message") or status.get("reason")
+    message = status.get("message") or status.get("reason")
     written = status.get("code")
     code = written if isinstance(written, int) else 0
     if code > STATUS_MAX:
@@ -238,7 +240,7 @@ def rejection(webhook: Webhook, reply: Reply) -> ApiError:
         return ApiError("This request caused apiserver to panic. Look in the logs for details.")
     details = status.get("details")
     refused = ApiError(
-        f"{head}: {said}" if said else f"{head} without explanation",
+        f"{head}: {message}" if message else f"{head} without explanation",
         code=max(code, 400),
         details=details if isinstance(details, dict) else None,
     )
@@ -246,24 +248,26 @@ def rejection(webhook: Webhook, reply: Reply) -> ApiError:
     return refused
 
 
-def patched(webhook: Webhook, reply: Reply, found: Attributes, matched: Resource, world: World) -> Document | None:
+def patched_object(
+    webhook: Webhook, reply: Reply, attributes: Attributes, matched: Resource, world: World
+) -> Document | None:
     """Return the object after the webhook's patch, in its stored version. Raises: ApiError if the patch cannot
     be applied.
     """
     if not reply.patch:
-        return found.object
-    if found.object is None:
+        return attributes.object
+    if attributes.object is None:
         text = (
             f'admission webhook "{webhook.name}" attempted to modify the object, which is not supported for this '
             "operation"
         )
         raise ApiError(f"Internal error occurred: {text}", details={"causes": [{"message": text}]})
     try:
-        shown = world.as_matched(found, found.object, matched)
+        shown = world.as_matched(attributes, attributes.object, matched)
         document = json_patch(shown, reply.patch)
         if not isinstance(document, dict):
             raise BadRequest("the patch leaves no object")
-        return world.as_stored(found, document, matched)
+        return world.as_stored(attributes, document, matched)
     except Unanswered:
         raise
     except (ApiError, ConfigurationError) as error:

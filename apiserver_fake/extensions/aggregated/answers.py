@@ -67,16 +67,16 @@ def answer(
     scrape = Scrape(store, wall_s, usages)
     match resource.kind:
         case CUSTOM_METRICS.kind:
-            found = _list(resource, _custom(request, store, scrape))
+            document = _list(resource, _custom(request, store, scrape))
         case EXTERNAL_METRICS.kind:
-            found = _list(resource, _external(request, store, scrape))
+            document = _list(resource, _external(request, store, scrape))
         case COMPONENT_STATUSES.kind:
-            found = _components(request, watching)
+            document = _components(request, watching)
         case POD_METRICS.kind:
-            found = _chosen(resource, request, _pods(request, scrape, wall_s))
+            document = _object_or_list(resource, request, _pods(request, scrape, wall_s))
         case _:
-            found = _chosen(resource, request, _nodes(request, store, scrape, wall_s))
-    return Response(code=200, rv=store.rv, body=msgspec.json.encode(found))
+            document = _object_or_list(resource, request, _nodes(request, store, scrape, wall_s))
+    return Response(code=200, rv=store.rv, body=msgspec.json.encode(document))
 
 
 def verbs_of(resource: Resource) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def _list(resource: Resource, items: list[Document]) -> Document:
     return {"kind": kind, "apiVersion": resource.api_version, "metadata": {}, "items": items}
 
 
-def _chosen(resource: Resource, request: Request, items: list[Document]) -> Document:
+def _object_or_list(resource: Resource, request: Request, items: list[Document]) -> Document:
     if request.verb == "list":
         return _list(resource, items)
     if not items:
@@ -137,7 +137,7 @@ def _usage(used: Used) -> Document:
     return {"cpu": format_amount("cpu", used.cpu), "memory": format_amount("memory", used.memory)}
 
 
-def _selected(resource: str, request: Request) -> Selection:
+def _selection(resource: str, request: Request) -> Selection:
     fields = f"metadata.name={request.name}" if request.verb == "get" else request.field_selector
     return Selection.parse(resources()[resource], request.namespace, request.label_selector, fields)
 
@@ -145,26 +145,26 @@ def _selected(resource: str, request: Request) -> Selection:
 def _pods(request: Request, scrape: Scrape, wall_s: float) -> list[Document]:
     if request.verb == "get" and scrape.pod(request.namespace, request.name) is None:
         raise not_found(resources()["pods"], request.name)
-    found = []
-    for pod in scrape.pods(_selected("pods", request)):
+    metrics = []
+    for pod in scrape.pods(_selection("pods", request)):
         if containers := scrape.containers(pod):
             document = _metrics_of(pod.metadata.name, pod.metadata.labels, scrape, wall_s)
             document["metadata"]["namespace"] = pod.metadata.namespace
             document["containers"] = [{"name": name, "usage": _usage(used)} for name, used in containers.items()]
-            found.append(document)
-    return found
+            metrics.append(document)
+    return metrics
 
 
 def _nodes(request: Request, store: Store, scrape: Scrape, wall_s: float) -> list[Document]:
     if request.verb == "get" and store.get("nodes", "", request.name) is None:
         raise not_found(resources()["nodes"], request.name)
-    records = store.select("nodes", _selected("nodes", request)).records
+    records = store.select("nodes", _selection("nodes", request)).records
     used = {record.name: [0, 0] for record in records if scrape.is_alive(record.name)}
     for pod in scrape.pods(Selection()) if used else ():
         if (total := used.get(pod.spec.node_name)) is not None:
-            for each in scrape.containers(pod).values():
-                total[0] += each.cpu
-                total[1] += each.memory
+            for usage in scrape.containers(pod).values():
+                total[0] += usage.cpu
+                total[1] += usage.memory
     return [
         {**_metrics_of(record.name, record.labels, scrape, wall_s), "usage": _usage(Used(*used[record.name]))}
         for record in records

@@ -206,7 +206,7 @@ class ApiServiceController:
                 async for events in self._api.watch(WatchRequest(resource=resource)):
                     for place, event in enumerate(events):
                         if event.type not in (BOOKMARK, ERROR):
-                            self._add(self._concerned(resource, event, known))
+                            self._add(self._affected_names(resource, event, known))
                         if place % TAKEN_AT_ONCE == TAKEN_AT_ONCE - 1:
                             await asyncio.sleep(0)
             except ApiError as error:
@@ -216,9 +216,9 @@ class ApiServiceController:
     def _forget_gone(self, resource: str, known: dict[str, int]) -> None:
         """Forget what went while no watch followed it."""
         for name in [name for name in known if self._store.get(resource, "", name) is None]:
-            self._add(self._concerned(resource, WatchEvent(type=DELETED, name=name), known))
+            self._add(self._affected_names(resource, WatchEvent(type=DELETED, name=name), known))
 
-    def _concerned(self, resource: str, event: WatchEvent, known: dict[str, int]) -> set[str]:
+    def _affected_names(self, resource: str, event: WatchEvent, known: dict[str, int]) -> set[str]:
         """Return the names of the APIServices that a changed object may change; `known`: the versions of definitions
         and APIServices that were looked at, which a watch that begins anew shows again."""
         if resource in (SERVICES, SLICES):
@@ -242,7 +242,7 @@ class ApiServiceController:
 
     # -- registration
 
-    def _wanted(self, name: str) -> Document | None:
+    def _wanted_service(self, name: str) -> Document | None:
         if name in self._built_in:
             return self._built_in[name]
         version, _, group = name.partition(".")
@@ -250,42 +250,42 @@ class ApiServiceController:
         return a_service(group, version, OF_DEFINITIONS, ALWAYS) if is_defined else None
 
     async def _register(self, name: str, *, is_start: bool) -> None:
-        wanted, found = self._wanted(name), self._get(name)
+        wanted, service = self._wanted_service(name), self._get(name)
         if not is_start and wanted is not None and wanted["metadata"]["labels"][MANAGED] == ON_START:
             return
-        if found is None:
+        if service is None:
             if wanted is not None:
                 request = Request(verb="create", resource=API_SERVICES, body=msgspec.json.encode(wanted))
                 (await self._api.call(request)).unwrap()
             return
-        managed = (found["metadata"].get("labels") or {}).get(MANAGED)
+        managed = (service["metadata"].get("labels") or {}).get(MANAGED)
         if managed not in (ON_START, ALWAYS):
             return  # a client made it
         if wanted is None:
             if managed == ALWAYS or is_start:
-                uid = found["metadata"]["uid"]
+                uid = service["metadata"]["uid"]
                 (await self._api.call(Request(verb="delete", resource=API_SERVICES, name=name, uid=uid))).unwrap()
-        elif found["spec"] != wanted["spec"]:
-            labels = {**(found["metadata"].get("labels") or {}), **wanted["metadata"]["labels"]}
-            changed = {**found, "metadata": {**found["metadata"], "labels": labels}, "spec": wanted["spec"]}
+        elif service["spec"] != wanted["spec"]:
+            labels = {**(service["metadata"].get("labels") or {}), **wanted["metadata"]["labels"]}
+            changed = {**service, "metadata": {**service["metadata"], "labels": labels}, "spec": wanted["spec"]}
             body = msgspec.json.encode(changed)
             (await self._api.call(Request(verb="update", resource=API_SERVICES, name=name, body=body))).unwrap()
 
     # -- availability
 
     async def _look(self, name: str) -> None:
-        found = self._get(name)
-        if found is None:
+        service = self._get(name)
+        if service is None:
             return
-        condition = self._condition(found["spec"])
-        conditions = list((found.get("status") or {}).get("conditions") or ())
+        condition = self._condition(service["spec"])
+        conditions = list((service.get("status") or {}).get("conditions") or ())
         before = next((each for each in conditions if each.get("type") == AVAILABLE), None)
         if before is not None and all(before.get(key) == value for key, value in condition.items()):
             return
         is_same = before is not None and before.get("status") == condition["status"]
         since = before["lastTransitionTime"] if is_same and before is not None else format_time(self._clock.wall())
         others = [each for each in conditions if each is not before]
-        changed = {**found, "status": {"conditions": [*others, {**condition, "lastTransitionTime": since}]}}
+        changed = {**service, "status": {"conditions": [*others, {**condition, "lastTransitionTime": since}]}}
         request = Request(
             verb="update", resource=API_SERVICES, name=name, subresource="status", body=msgspec.json.encode(changed)
         )

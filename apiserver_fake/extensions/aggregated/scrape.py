@@ -86,22 +86,23 @@ class Scrape:
         running = [name for name in (*(each.name for each in pod.spec.containers), *sidecars) if name in starts]
         if any(starts[name] > self.at_s - RESOLUTION_S for name in running):
             return {}
-        found = {name: self._used(pod, name, self.at_s - starts[name]) for name in running}
+        usages = {name: self._usage(pod, name, self.at_s - starts[name]) for name in running}
         share = self.share(pod)
-        if share and pod.spec.containers[0].name in found:
+        if share and pod.spec.containers[0].name in usages:
             name = pod.spec.containers[0].name
-            used = found[name]
-            found[name] = Used(used.cpu + share.get("cpu", 0), used.memory + share.get("memory", 0) // 1000)
-        return found
+            used = usages[name]
+            usages[name] = Used(used.cpu + share.get("cpu", 0), used.memory + share.get("memory", 0) // 1000)
+        return usages
 
-    def _used(self, pod: Pod, container: str, age_s: float) -> Used:
+    def _usage(self, pod: Pod, container: str, age_s: float) -> Used:
         annotations = pod.metadata.annotations
         if self._usages:
             document = self._document("pods", pod.metadata.namespace, pod.metadata.name)
             if self._usages.says(document, container):
                 node = self._document("nodes", "", pod.spec.node_name)
                 cores, size = (
-                    self._usages.used(resource, node, document, container, self.at_s) for resource in ("cpu", "memory")
+                    self._usages.container_usage(resource, node, document, container, self.at_s)
+                    for resource in ("cpu", "memory")
                 )
                 return Used(round(cores * 1000), int(size))
         curves = curves_in(text_for(annotations, container))
@@ -120,18 +121,18 @@ class Scrape:
 
     def share(self, pod: Pod) -> Mapping[str, int]:
         """Return a ready pod's share of its workloads' load: thousandths by series."""
-        found: Counter[str] = Counter()
+        load_by_series: Counter[str] = Counter()
         if condition_status(pod.status.conditions, "Ready") != "True" or pod.metadata.deletion_timestamp is not None:
-            return found
+            return load_by_series
         # A Deployment's annotations are its ReplicaSets' as well: what the topmost workload says counts, once.
         for workload in reversed(self._workloads_of(pod)):
             if text := workload.annotations.get(LOAD_ANNOTATION, ""):
                 age_s = max(0.0, self.at_s - seconds_of(workload.creation_timestamp))
                 ready = max(1, self._ready_in(pod.metadata.namespace)[workload.uid])
                 for series, points in curves_in(text, ()).items():
-                    found[series] += value_at(points, age_s) // ready
+                    load_by_series[series] += value_at(points, age_s) // ready
                 break
-        return found
+        return load_by_series
 
     def _ready_in(self, namespace: str) -> Counter[str]:
         """Return how many ready pods the workloads of a namespace have, by uid."""
@@ -149,15 +150,15 @@ class Scrape:
         first = reference = pod.metadata.controller
         if first is None or first.uid in self._workloads:
             return self._workloads[first.uid] if first is not None else ()
-        found: list[ObjectMeta] = []
-        while reference is not None and len(found) < OWNERS_MAX:
+        workloads: list[ObjectMeta] = []
+        while reference is not None and len(workloads) < OWNERS_MAX:
             resource = resource_of_kind(reference.api_version, reference.kind)
             record = self._store.get(resource.name, pod.metadata.namespace, reference.name) if resource else None
             if record is None or record.uid != reference.uid:
                 break
-            found.append(_OBJECT.decode(record.body).metadata)
-            reference = found[-1].controller
-        self._workloads[first.uid] = tuple(found)
+            workloads.append(_OBJECT.decode(record.body).metadata)
+            reference = workloads[-1].controller
+        self._workloads[first.uid] = tuple(workloads)
         return self._workloads[first.uid]
 
     def _select(self, selection: Selection) -> list[Pod]:

@@ -12,7 +12,14 @@ from typing import Final, Protocol
 
 import msgspec
 
-from apiserver_fake.extensions.audit.event import Event, Source, complete_reference, new_event, shown, status_of
+from apiserver_fake.extensions.audit.event import (
+    Event,
+    Source,
+    complete_reference,
+    new_event,
+    recorded_object,
+    status_of,
+)
 from apiserver_fake.extensions.audit.policy import Chosen, Policy
 from apiserver_fake.registry.policy import Attributes
 from services.api.identity import Identity
@@ -60,37 +67,37 @@ class Trail:
         """Record the user that the caller impersonates."""
         self._event.impersonated_user = identity.user_info
 
-    def decided(self, allowed: bool, reason: str) -> None:
+    def on_decision(self, allowed: bool, reason: str) -> None:
         """Record the authorization decision and its reason."""
         self._event.annotations |= {DECISION: "allow" if allowed else "forbid", REASON: reason}
 
-    def annotated(self, annotations: Mapping[str, str]) -> None:
+    def on_annotations(self, annotations: Mapping[str, str]) -> None:
         """Record admission's annotations; the first value of a key stays."""
         own = self._event.annotations
         self._event.annotations = {**{key: text[:ANNOTATION_BYTES_MAX] for key, text in annotations.items()}, **own}
 
-    def sent(self, body: bytes, *, is_patch: bool = False) -> None:
+    def on_request_body(self, body: bytes, *, is_patch: bool = False) -> None:
         """Record the object that came with the request, as JSON."""
         if not body or self._event.object_ref is None:
             return
         if not is_patch:
             complete_reference(self._event, body)
         if self._chosen.has("Request"):
-            self._event.request_object = shown(body, omit_managed_fields=self._chosen.omit_managed_fields)
+            self._event.request_object = recorded_object(body, omit_managed_fields=self._chosen.omit_managed_fields)
 
-    def answered(self, body: bytes) -> None:
+    def on_response_body(self, body: bytes) -> None:
         """Record the object of the answer, as JSON."""
         if self.takes_answers and body and self._event.object_ref is not None:
-            self._event.response_object = shown(body, omit_managed_fields=self._chosen.omit_managed_fields)
+            self._event.response_object = recorded_object(body, omit_managed_fields=self._chosen.omit_managed_fields)
 
-    def started(self, code: int) -> None:
+    def on_response_started(self, code: int) -> None:
         """Record that the head of a long-running answer is being sent."""
         if self.is_long_running and not self._is_over:
             self._event.response_status = status_of(code, b"")
             self._is_started = True
             self._put("ResponseStarted")
 
-    def completed(self, code: int, body: bytes = b"") -> None:
+    def on_response_complete(self, code: int, body: bytes = b"") -> None:
         """Record that the answer has been sent, or is about to be."""
         if not self._is_over:
             self._is_over = True
@@ -98,13 +105,13 @@ class Trail:
                 self._event.response_status = status_of(code, body)
             self._put("ResponseComplete")
 
-    def panicked(self, error: BaseException) -> None:
+    def on_panic(self, error: BaseException) -> None:
         """Record that the request failed with an unexpected exception."""
         if not self._is_over:
             self._is_over = True
             message = f"APIServer panic'd: {type(error).__name__}"
-            said = {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500}
-            self._event.response_status = said
+            status = {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500}
+            self._event.response_status = status
             self._put("Panic")
 
     def _put(self, stage: str) -> None:
@@ -141,7 +148,9 @@ class Auditor:
         is_long_running = asked.verb in ("watch", "proxy") or asked.subresource in LONG_RUNNING
         return Trail(self, chosen, event, is_long_running=is_long_running)
 
-    def refused(self, asked: Attributes, source: Source, *, audit_id: str, version: str, tried: str) -> None:
+    def record_unauthenticated(
+        self, asked: Attributes, source: Source, *, audit_id: str, version: str, tried: str
+    ) -> None:
         """Record a caller that failed authentication; `tried`: the kinds of credentials it used."""
         chosen = self._policy.of(None, asked)
         if chosen.level == "None" or "ResponseStarted" in chosen.omit_stages:

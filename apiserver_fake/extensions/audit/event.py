@@ -95,29 +95,31 @@ def complete_reference(event: Event, body: bytes) -> None:
     if event.object_ref is None:
         return
     try:
-        said = msgspec.json.decode(body, type=_Object).metadata
+        meta = msgspec.json.decode(body, type=_Object).metadata
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return
-    found = {"name": said.name, "namespace": said.namespace, "uid": said.uid, "resourceVersion": said.resourceVersion}
-    event.object_ref |= {name: value for name, value in found.items() if value and not event.object_ref.get(name)}
+    fields = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid, "resourceVersion": meta.resourceVersion}
+    event.object_ref |= {name: value for name, value in fields.items() if value and not event.object_ref.get(name)}
 
 
 def status_of(code: int, body: bytes) -> Document:
     """Return the `responseStatus` of an answer: the fields of a Status, or only the code of any other answer."""
-    found: Document = {"metadata": {}}
+    status: Document = {"metadata": {}}
     if code >= 400 or b'"kind":"Status"' in body[:512].replace(b" ", b""):
         try:
-            said = msgspec.json.decode(body)
+            document = msgspec.json.decode(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            said = None
-        if isinstance(said, dict) and said.get("kind") == "Status":
-            found |= {name: said[name] for name in ("status", "message", "reason", "details") if said.get(name)}
+            document = None
+        if isinstance(document, dict) and document.get("kind") == "Status":
+            status |= {
+                name: document[name] for name in ("status", "message", "reason", "details") if document.get(name)
+            }
         elif code >= 400:
-            found |= {"status": "Failure", "message": body[:1024].decode("utf-8", "replace").strip()}
-    return {**found, "code": code}
+            status |= {"status": "Failure", "message": body[:1024].decode("utf-8", "replace").strip()}
+    return {**status, "code": code}
 
 
-def shown(body: bytes, *, omit_managed_fields: bool) -> msgspec.Raw | None:
+def recorded_object(body: bytes, *, omit_managed_fields: bool) -> msgspec.Raw | None:
     """Return an object as it is recorded; None if it is not JSON."""
     try:
         document: Any = msgspec.json.decode(body)

@@ -90,10 +90,10 @@ class AuditFile:
         path.rename(kept)
         older = sorted(path.parent.glob(f"{path.stem}-*T*{path.suffix}"), reverse=True)
         most, oldest_s = self._rotation.max_backup, now - self._rotation.max_age_days * 86_400
-        for place, each in enumerate(older):
-            is_old = self._rotation.max_age_days and each.stat().st_mtime < oldest_s
+        for place, backup in enumerate(older):
+            is_old = self._rotation.max_age_days and backup.stat().st_mtime < oldest_s
             if (most and place >= most) or is_old:
-                each.unlink(missing_ok=True)
+                backup.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the file."""

@@ -48,7 +48,7 @@ def _targets(document: Document, now_s: float) -> str:
 # -- to the older version
 
 
-def converted(document: Document) -> Document:
+def v1_form(document: Document) -> Document:
     """Return a stored object in the older version."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
     annotations = {
@@ -56,16 +56,16 @@ def converted(document: Document) -> Document:
         for name, text in (document["metadata"].get("annotations") or {}).items()
         if name not in (METRICS, CURRENT, CONDITIONS, BEHAVIOR)
     }
-    found = {name: spec[name] for name in ("minReplicas", "maxReplicas", "scaleTargetRef") if name in spec}
+    v1_spec = {name: spec[name] for name in ("minReplicas", "maxReplicas", "scaleTargetRef") if name in spec}
     others = [each for each in spec.get("metrics") or () if _cpu(each, "target") is None]
-    for each in spec.get("metrics") or ():
-        if (percent := _cpu(each, "target")) is not None:
-            found.setdefault("targetCPUUtilizationPercentage", percent)
+    for metric in spec.get("metrics") or ():
+        if (percent := _cpu(metric, "target")) is not None:
+            v1_spec.setdefault("targetCPUUtilizationPercentage", percent)
     names = ("observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas")
     reported: Document = {"currentReplicas": 0, "desiredReplicas": 0}
     reported |= {name: status[name] for name in names if name in status}
-    for each in status.get("currentMetrics") or ():
-        if (percent := _cpu(each, "current")) is not None:
+    for metric in status.get("currentMetrics") or ():
+        if (percent := _cpu(metric, "current")) is not None:
             reported["currentCPUUtilizationPercentage"] = percent
     if others:
         annotations[METRICS] = _json([_metric_v1(each) for each in others])
@@ -74,14 +74,14 @@ def converted(document: Document) -> Document:
     if status.get("conditions"):
         annotations[CONDITIONS] = _json(status["conditions"])
     if spec.get("behavior"):
-        annotations[BEHAVIOR] = _json(_recased(spec["behavior"], str.upper))
+        annotations[BEHAVIOR] = _json(_recase(spec["behavior"], str.upper))
     metadata = {name: value for name, value in document["metadata"].items() if name != "annotations"}
     if annotations:
         metadata["annotations"] = annotations
     head = {name: document[name] for name in ("kind",) if name in document}
     if "apiVersion" in document:
         head["apiVersion"] = AUTOSCALERS_V1.api_version
-    return {**head, "metadata": metadata, "spec": found, "status": reported}
+    return {**head, "metadata": metadata, "spec": v1_spec, "status": reported}
 
 
 def _cpu(metric: Document, member: str) -> int | None:
@@ -99,18 +99,18 @@ def _metric_v1(metric: Document) -> Document:
     member = _MEMBERS.get(kind, "")
     source = metric.get(member) or {}
     word, values = ("target", source["target"]) if "target" in source else ("current", source.get("current") or {})
-    found: Document = {name: source[name] for name in ("name", "container") if name in source}
+    v1_source: Document = {name: source[name] for name in ("name", "container") if name in source}
     if "metric" in source:
-        found["metricName"] = source["metric"].get("name", "")
+        v1_source["metricName"] = source["metric"].get("name", "")
         if selector := source["metric"].get("selector"):
-            found["metricSelector" if kind == "External" else "selector"] = selector
+            v1_source["metricSelector" if kind == "External" else "selector"] = selector
     if kind == "Object":
-        found["target"] = source.get("describedObject") or {}
+        v1_source["target"] = source.get("describedObject") or {}
     for name in ("averageUtilization", "averageValue", "value"):
         if (value := values.get(name)) is not None:
             whole = kind == "Object" and name == "averageValue"
-            found[name if whole else f"{word}{name[0].upper()}{name[1:]}"] = value
-    return {"type": kind, member: found} if member else {"type": kind}
+            v1_source[name if whole else f"{word}{name[0].upper()}{name[1:]}"] = value
+    return {"type": kind, member: v1_source} if member else {"type": kind}
 
 
 # -- from the older version
@@ -138,7 +138,7 @@ def stored_form(document: Document) -> Document:
     if metrics:
         spec["metrics"] = metrics
     if behavior := _read(BEHAVIOR, taken[BEHAVIOR], dict):
-        spec["behavior"] = _recased(behavior, str.lower)
+        spec["behavior"] = _recase(behavior, str.lower)
     if (percent := status.pop("currentCPUUtilizationPercentage", None)) is not None:
         current = {"name": "cpu", "current": {"averageUtilization": percent}}
         status["currentMetrics"] = [{"type": "Resource", "resource": current}]
@@ -148,8 +148,8 @@ def stored_form(document: Document) -> Document:
         status["conditions"] = conditions
     if "annotations" in metadata:
         metadata["annotations"] = annotations
-    found: Document = {**document, "apiVersion": AUTOSCALERS.api_version, "metadata": metadata, "spec": spec}
-    return {**found, "status": status} if status else found
+    v2_document: Document = {**document, "apiVersion": AUTOSCALERS.api_version, "metadata": metadata, "spec": spec}
+    return {**v2_document, "status": status} if status else v2_document
 
 
 def _metric_v2(metric: Document, word: str) -> Document:
@@ -157,13 +157,13 @@ def _metric_v2(metric: Document, word: str) -> Document:
     member = _MEMBERS.get(kind, "")
     source = metric.get(member)
     source = source if isinstance(source, dict) else {}
-    found: Document = {name: source[name] for name in ("name", "container") if name in source}
+    v2_source: Document = {name: source[name] for name in ("name", "container") if name in source}
     if "metricName" in source:
-        found["metric"] = {"name": source["metricName"]}
+        v2_source["metric"] = {"name": source["metricName"]}
         if selector := source.get("metricSelector") or source.get("selector"):
-            found["metric"]["selector"] = selector
+            v2_source["metric"]["selector"] = selector
     if kind == "Object":
-        found["describedObject"] = source.get("target") or {}
+        v2_source["describedObject"] = source.get("target") or {}
     values: Document = {}
     for name, goal in (("averageUtilization", "Utilization"), ("averageValue", "AverageValue"), ("value", "Value")):
         value = source.get(f"{word}{name[0].upper()}{name[1:]}", source.get(name))
@@ -172,14 +172,14 @@ def _metric_v2(metric: Document, word: str) -> Document:
             values[name] = value
             if word == "target":
                 values["type"] = goal
-    return {"type": kind, member: {**found, word: values}} if member else {"type": kind}
+    return {"type": kind, member: {**v2_source, word: values}} if member else {"type": kind}
 
 
-def _recased(value: Any, first: Callable[[str], str]) -> Any:
+def _recase(value: Any, first: Callable[[str], str]) -> Any:
     """Return the value with the first letter of every member's name changed: Go's names, or JSON's."""
     if isinstance(value, dict):
-        return {first(name[:1]) + name[1:]: _recased(each, first) for name, each in value.items() if each is not None}
-    return [_recased(each, first) for each in value] if isinstance(value, list) else value
+        return {first(name[:1]) + name[1:]: _recase(each, first) for name, each in value.items() if each is not None}
+    return [_recase(each, first) for each in value] if isinstance(value, list) else value
 
 
 def _json(value: Any) -> str:
@@ -189,16 +189,16 @@ def _json(value: Any) -> str:
 def _read(name: str, text: str, form: type[Any]) -> Any:
     """Return an annotation's value, empty where it cannot be read: as upstream, those are ignored."""
     try:
-        found = msgspec.json.decode(text) if text else form()
+        annotation = msgspec.json.decode(text) if text else form()
     except UNREADABLE:
         return form()
-    parts = found if isinstance(found, list) else [found]
-    return found if isinstance(found, form) and all(isinstance(each, dict) for each in parts) else form()
+    parts = annotation if isinstance(annotation, list) else [annotation]
+    return annotation if isinstance(annotation, form) and all(isinstance(each, dict) for each in parts) else form()
 
 
 TO_STORED = Conversion(lambda documents: [stored_form(each) for each in documents])
 """Conversion from autoscaling/v1 to the stored form."""
-FROM_STORED = Conversion(lambda documents: [converted(each) for each in documents])
+FROM_STORED = Conversion(lambda documents: [v1_form(each) for each in documents])
 """Conversion from the stored form to autoscaling/v1."""
 
 OTHER_VERSION: Final = OtherVersion(AUTOSCALERS_V1, TO_STORED, FROM_STORED)

@@ -18,20 +18,20 @@ _ESCAPED: Final = re.compile("[<>&\u2028\u2029]")
 _QUOTES: Final = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
 
 
-def quoted(text: str) -> str:
+def quoted_text(text: str) -> str:
     """Return a text quoted as by Go's `%q`."""
-    found = []
+    parts = []
     for sign in text:
         if sign in '"\\':
-            found.append(f"\\{sign}")
+            parts.append(f"\\{sign}")
         elif sign in _QUOTES:
-            found.append(_QUOTES[sign])
+            parts.append(_QUOTES[sign])
         elif sign.isprintable():
-            found.append(sign)
+            parts.append(sign)
         else:
             code = ord(sign)
-            found.append(f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
-    return f'"{"".join(found)}"'
+            parts.append(f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+    return f'"{"".join(parts)}"'
 
 
 def number(value: float) -> str:
@@ -51,34 +51,34 @@ def as_json(value: Any, *, in_order: bool = False) -> str:
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def shown(value: Any, *, in_order: bool = False) -> str:
+def value_text(value: Any, *, in_order: bool = False) -> str:
     """Return a value as a refusal shows it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return quoted(value)
+        return quoted_text(value)
     return number(value) if isinstance(value, int | float) else as_json(value, in_order=in_order)
 
 
 def invalid(path: str, value: Any, detail: str, *, in_order: bool = False) -> Cause:
     """Return the cause of an invalid value."""
-    return Cause(path, "FieldValueInvalid", f"Invalid value: {shown(value, in_order=in_order)}: {detail}")
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {value_text(value, in_order=in_order)}: {detail}")
 
 
 def wrong_type(path: str, value: Any, detail: str) -> Cause:
     """Return the cause of a value of the wrong type; `value` is the name of its type."""
-    return Cause(path, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")
+    return Cause(path, "FieldValueTypeInvalid", f"Invalid value: {value_text(value)}: {detail}")
 
 
-def unsupported(path: str, value: Any, supported: Iterable[str]) -> Cause:
+def not_supported(path: str, value: Any, supported: Iterable[str]) -> Cause:
     """Return the cause of a value that is not among `supported`, which are listed in their order."""
-    values = ", ".join(map(quoted, supported))
-    return Cause(path, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {values}")
+    values = ", ".join(map(quoted_text, supported))
+    return Cause(path, "FieldValueNotSupported", f"Unsupported value: {value_text(value)}: supported values: {values}")
 
 
 def duplicate(path: str, value: Any) -> Cause:
     """Return the cause of a value that occurs twice."""
-    return Cause(path, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+    return Cause(path, "FieldValueDuplicate", f"Duplicate value: {value_text(value)}")
 
 
 def too_long(path: str, most: int) -> Cause:

@@ -43,12 +43,12 @@ def _cell(path: str, kind: str) -> Cell:
             found = jsonpath.find(path, document)
         except jsonpath.JSONPathError:  # upstream leaves the cell empty, too
             return None
-        return _shown(found[0], kind, now_wall_s) if found else None
+        return _cell_value(found[0], kind, now_wall_s) if found else None
 
     return cell
 
 
-def _shown(value: Any, kind: str, now_wall_s: float) -> Any:
+def _cell_value(value: Any, kind: str, now_wall_s: float) -> Any:
     match kind:
         case "string":
             return _text(value)

@@ -52,10 +52,10 @@ def with_conditions(definition: Document, conditions: Iterable[Condition], wall_
             "status": wanted.status,
             "type": wanted.type,
         }
-        for place, each in enumerate(kept):
-            if each.get("type") == wanted.type:
-                if each.get("status") == wanted.status:
-                    new["lastTransitionTime"] = each.get("lastTransitionTime")
+        for place, condition in enumerate(kept):
+            if condition.get("type") == wanted.type:
+                if condition.get("status") == wanted.status:
+                    new["lastTransitionTime"] = condition.get("lastTransitionTime")
                 kept[place] = new
                 break
         else:
@@ -63,7 +63,7 @@ def with_conditions(definition: Document, conditions: Iterable[Condition], wall_
     return {**definition, "status": {**(definition.get("status") or {}), "conditions": kept, **status}}
 
 
-def named(definition: Document, others: Iterable[Document], wall_s: float) -> Document | None:
+def with_names(definition: Document, others: Iterable[Document], wall_s: float) -> Document | None:
     """Return the definition with its newly accepted names; None if nothing changes.
 
     `others`: the other definitions of its group.
@@ -73,7 +73,7 @@ def named(definition: Document, others: Iterable[Document], wall_s: float) -> Do
     requested = {name: spec_names[name] for name in ACCEPTED_NAMES if spec_names.get(name)}
     if requested == accepted:
         return None
-    resources, kinds = _taken((definition, *others))
+    resources, kinds = _taken_names((definition, *others))
     new = dict(accepted)
     conflict: tuple[str, str] | None = None
     for name, reason, taken in (
@@ -120,17 +120,17 @@ def named(definition: Document, others: Iterable[Document], wall_s: float) -> Do
 _SAID = ("status", "reason", "message")
 
 
-def _taken(definitions: Iterable[Document]) -> tuple[set[str], set[str]]:
+def _taken_names(definitions: Iterable[Document]) -> tuple[set[str], set[str]]:
     resources: set[str] = set()
     kinds: set[str] = set()
-    for each in definitions:
-        names = (each.get("status") or {}).get("acceptedNames") or {}
+    for definition in definitions:
+        names = (definition.get("status") or {}).get("acceptedNames") or {}
         resources |= {names.get("plural") or "", names.get("singular") or "", *(names.get("shortNames") or ())}
         kinds |= {names.get("kind") or "", names.get("listKind") or ""}
     return resources - {""}, kinds - {""}
 
 
-def established(definition: Document, wall_s: float) -> Document | None:
+def with_established(definition: Document, wall_s: float) -> Document | None:
     """Return the definition with Established True, once its names are accepted; None otherwise."""
     if not is_true(definition, "NamesAccepted") or is_true(definition, "Established"):
         return None
@@ -143,7 +143,7 @@ def is_protected(group: str) -> bool:
     return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
 
 
-def approved(definition: Document, wall_s: float) -> Document | None:
+def with_approval(definition: Document, wall_s: float) -> Document | None:
     """Return the definition with its approval condition; None if nothing changes."""
     if not is_protected(definition["spec"]["group"]):
         return None
@@ -154,21 +154,21 @@ def approved(definition: Document, wall_s: float) -> Document | None:
             f'protected groups must have approval annotation "{APPROVED}", '
             "see https://github.com/kubernetes/enhancements/pull/1111"
         )
-        found = Condition(kind, "False", "MissingAnnotation", text)
+        condition = Condition(kind, "False", "MissingAnnotation", text)
     elif value.startswith("unapproved"):
-        found = Condition(kind, "False", "UnapprovedAnnotation", f'not approved: "{value}"')
+        condition = Condition(kind, "False", "UnapprovedAnnotation", f'not approved: "{value}"')
     elif (url := urlsplit(value)).netloc and url.scheme:
-        found = Condition(kind, "True", "ApprovedAnnotation", f"approved in {value}")
+        condition = Condition(kind, "True", "ApprovedAnnotation", f"approved in {value}")
     else:
         text = (
             f'protected groups must have approval annotation "{APPROVED}" with either a URL or a reason starting with '
             '"unapproved", see https://github.com/kubernetes/enhancements/pull/1111'
         )
-        found = Condition(kind, "False", "InvalidAnnotation", text)
+        condition = Condition(kind, "False", "InvalidAnnotation", text)
     before = condition_of(definition, kind) or {}
-    if all(before.get(name) == getattr(found, name) for name in _SAID):
+    if all(before.get(name) == getattr(condition, name) for name in _SAID):
         return None
-    return with_conditions(definition, (found,), wall_s)
+    return with_conditions(definition, (condition,), wall_s)
 
 
 def is_ending(definition: Document) -> bool:
@@ -190,7 +190,7 @@ def ending_failed(definition: Document, reason: str, message: str, wall_s: float
     return with_conditions(definition, (Condition("Terminating", "True", reason, message),), wall_s)
 
 
-def ended(definition: Document, wall_s: float) -> Document:
+def without_finalizer(definition: Document, wall_s: float) -> Document:
     """Return the definition without its finalizer, since no objects of its kind are left."""
     completed = Condition("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
     if not is_true(definition, "Established"):

@@ -37,7 +37,7 @@ class DefinitionController:
         self._wake = asyncio.Event()
         self._later: set[str] = set()
 
-    def changed(self, record: Record, *, is_gone: bool) -> None:
+    def on_changed(self, record: Record, *, is_gone: bool) -> None:
         """Queue the definition; if it is gone, also queue the definitions that may now get its names."""
         self._add(record.name)
         if is_gone:
@@ -64,14 +64,14 @@ class DefinitionController:
                 # Changed meanwhile: the change has put it back into the queue.
                 if error.code not in (404, 409):
                     log.warning("definition.failed", definition=name, reason=str(error))
-                    self._again(name)
+                    self._look_again_later(name)
             except Exception as error:  # a definition that trips over a bug must not end the server
                 log.error("definition.failed", definition=name, exc_info=error)
-                self._again(name)
+                self._look_again_later(name)
             # A step that writes nothing waits for nothing: after a start there is one for each definition.
             await asyncio.sleep(0)
 
-    def _again(self, name: str) -> None:
+    def _look_again_later(self, name: str) -> None:
         if name not in self._later:
             self._later.add(name)
             asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._is_due, name)
@@ -90,12 +90,12 @@ class DefinitionController:
             await self._end(definition)
             return
         others = [head for _, head in self._index.others(name)]
-        if (new := conditions.named(definition, others, wall_s)) is not None:
+        if (new := conditions.with_names(definition, others, wall_s)) is not None:
             await self._write(new)
             # It may have released a name.
             self._add_group(name)
             return
-        new = conditions.established(definition, wall_s) or conditions.approved(definition, wall_s)
+        new = conditions.with_established(definition, wall_s) or conditions.with_approval(definition, wall_s)
         if new is not None:
             await self._write(new)
 
@@ -122,9 +122,9 @@ class DefinitionController:
                 text = f"could not issue all deletes: {error.message}"
                 failed = conditions.ending_failed(definition, "InstanceDeletionFailed", text, self._clock.wall())
                 await self._write(failed)
-                self._again(name)
+                self._look_again_later(name)
                 return
             if self._store.select(name, Selection()).records:
-                self._again(name)
+                self._look_again_later(name)
                 return
-        await self._write(conditions.ended(definition, self._clock.wall()))
+        await self._write(conditions.without_finalizer(definition, self._clock.wall()))

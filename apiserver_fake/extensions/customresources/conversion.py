@@ -60,11 +60,11 @@ def _review_versions(versions: list[str], path: str) -> Causes:
     if not versions:
         yield required(path)
         return
-    for place, each in enumerate(versions):
-        if each in versions[:place]:
-            yield invalid(f"{path}[{place}]", each, "duplicate version")
-        elif wrong := dns_label(each):
-            yield invalid(f"{path}[{place}]", each, wrong)
+    for place, version in enumerate(versions):
+        if version in versions[:place]:
+            yield invalid(f"{path}[{place}]", version, "duplicate version")
+        elif wrong := dns_label(version):
+            yield invalid(f"{path}[{place}]", version, wrong)
     if not set(versions) & set(_REVIEWS):
         yield invalid(path, versions, f"must include at least one of {', '.join(_REVIEWS)}")
 
@@ -97,22 +97,22 @@ def _no_certificates(bundle: str) -> str:
         text = base64.b64decode(bundle, validate=True)
     except (binascii.Error, ValueError):
         text = b""
-    said, found = "unable to load root certificates", list(_BLOCK.finditer(text))
+    prefix, blocks = "unable to load root certificates", list(_BLOCK.finditer(text))
     why = ""
-    for each in found:
-        if each[1] != b"CERTIFICATE" or b":" in each[2]:
+    for block in blocks:
+        if block[1] != b"CERTIFICATE" or b":" in block[2]:
             continue
         try:
-            x509.load_pem_x509_certificate(each[0] + b"\n")
+            x509.load_pem_x509_certificate(block[0] + b"\n")
         except ValueError as error:
             why = why or f"failed to parse certificate: {error}"
         else:
             return ""
     if why:
-        return f"{said}: {why}"
-    if found and not text[found[-1].end() :].strip():
-        return f"{said}: no valid certificate authority data seen"
-    return f"{said}: unable to parse bytes as PEM block"
+        return f"{prefix}: {why}"
+    if blocks and not text[blocks[-1].end() :].strip():
+        return f"{prefix}: no valid certificate authority data seen"
+    return f"{prefix}: unable to parse bytes as PEM block"
 
 
 def url_problems(url: str, path: str) -> Causes:
@@ -145,16 +145,16 @@ def service_problems(service: Document, path: str) -> Causes:
     port = service.get("port", 443)
     if not 1 <= port <= 65535:
         yield invalid(f"{path}.port", port, "port is not valid: must be between 1 and 65535, inclusive")
-    said, where = service.get("path") or "/", f"{path}.path"
-    if said == "/":
+    url_path, where = service.get("path") or "/", f"{path}.path"
+    if url_path == "/":
         return
-    if said == "//":
-        yield invalid(where, said, "segment[0] may not be empty")
+    if url_path == "//":
+        yield invalid(where, url_path, "segment[0] may not be empty")
         return
-    if not said.startswith("/"):
-        yield invalid(where, said, "must start with a '/'")
-    for place, step in enumerate(said[1:].removesuffix("/").split("/")):
+    if not url_path.startswith("/"):
+        yield invalid(where, url_path, "must start with a '/'")
+    for place, step in enumerate(url_path[1:].removesuffix("/").split("/")):
         if not step:
-            yield invalid(where, said, f"segment[{place}] may not be empty")
+            yield invalid(where, url_path, f"segment[{place}] may not be empty")
         elif wrong := dns_subdomain(step):
-            yield invalid(where, said, f"segment[{place}]: {wrong}")
+            yield invalid(where, url_path, f"segment[{place}]: {wrong}")

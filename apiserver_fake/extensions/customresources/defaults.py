@@ -45,42 +45,42 @@ class _Check:
         if schema.items is not None:
             inside.append((schema.items, f"{path}.items", None))
         inside += ((each, f"{path}.properties[{name}]", name) for name, each in schema.fields.items())
-        for each, where, step in inside:
+        for part, where, step in inside:
             if self.left < 0:
                 return
             of_meta = is_meta or (schema.is_resource and step in embedded.META)
-            self.walk(each, where, resource, (*trail, step), is_meta=of_meta)
+            self.walk(part, where, resource, (*trail, step), is_meta=of_meta)
 
     def _check(self, schema: Structural, path: str, resource: Structural, trail: Trail, *, is_meta: bool) -> None:
         default = schema.default
         if is_meta:
-            found = resource.resource_causes(_surrounded(default, trail), "")
-            if found:
-                detail = f"must result in valid metadata: {_together(found)}"
+            causes = resource.resource_causes(_wrap_in_resource(default, trail), "")
+            if causes:
+                detail = f"must result in valid metadata: {_together(causes)}"
                 self.causes.append(invalid(path, default, detail))
                 return
         else:
             copy = msgspec.json.decode(msgspec.json.encode(default))
             if schema.prune(copy):
                 self.causes.append(invalid(path, default, "must not have unknown fields"))
-            found = schema.resource_causes(default, path)
-        found = found or schema.value_causes(default, path=path)
-        if not found:
-            found = self._judged(schema, default, path)
-        self.causes += found
+            causes = schema.resource_causes(default, path)
+        causes = causes or schema.value_causes(default, path=path)
+        if not causes:
+            causes = self._rule_causes(schema, default, path)
+        self.causes += causes
 
-    def _judged(self, schema: Structural, default: Any, path: str) -> list[Cause]:
+    def _rule_causes(self, schema: Structural, default: Any, path: str) -> list[Cause]:
         """Return which rules the default breaks, where it stays and where it is new."""
         stays = schema.rule_causes(default, default, path=path, budget=self.left)
-        found, left = stays.causes, stays.left
-        if not found:
+        causes, left = stays.causes, stays.left
+        if not causes:
             comes = schema.rule_causes(default, None, path=path, budget=self.left)
-            found, left = comes.causes, min(left, comes.left)
+            causes, left = comes.causes, min(left, comes.left)
         self.left = left
-        return found
+        return causes
 
 
-def _surrounded(value: Any, trail: Trail) -> Document:
+def _wrap_in_resource(value: Any, trail: Trail) -> Document:
     """Return a resource that has the value at that place."""
     for step in reversed(trail):
         value = [value] if step is None else {step: value}

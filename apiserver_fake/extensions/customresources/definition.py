@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from apiserver_fake.extensions.customresources import conversion, defaults, gotypes, structurality
-from apiserver_fake.extensions.customresources.causes import duplicate, invalid, too_many, unsupported
+from apiserver_fake.extensions.customresources.causes import duplicate, invalid, not_supported, too_many
 from apiserver_fake.extensions.customresources.formats import is_known
 from apiserver_fake.extensions.customresources.names import dns_label, dns_subdomain, one_of
 from apiserver_fake.extensions.customresources.structural import Structural
@@ -58,7 +58,7 @@ def validate_definition(new: Document, old: Document | None = None) -> list[Caus
     status = new.get("status") or {}
     causes = [*_object_name(new, spec), *_spec(spec, old)]
     if old is not None:
-        causes += _unchanged(spec, old)
+        causes += _immutable_fields(spec, old)
     causes += _names(status.get("acceptedNames") or {}, "status.acceptedNames")
     causes += _stored_versions(status.get("storedVersions") or [], spec.get("versions") or [])
     causes += _approval(new, old)
@@ -91,14 +91,14 @@ def _ignored_formats(definition: Document) -> Iterator[str]:
 def _internal(spec: Document) -> Document:
     """Return the spec as upstream's internal type: what all versions say alike is said once."""
     versions = [dict(each) for each in spec.get("versions") or ()]
-    found = {**spec, "versions": versions}
+    internal_spec = {**spec, "versions": versions}
     for name, moved in _ALIKE:
-        said = [each.get(name) or None for each in versions]
-        if said and all(each == said[0] for each in said):
-            found[moved] = said[0]
-            for each in versions:
-                each.pop(name, None)
-    return found
+        version_values = [each.get(name) or None for each in versions]
+        if version_values and all(each == version_values[0] for each in version_values):
+            internal_spec[moved] = version_values[0]
+            for version in versions:
+                version.pop(name, None)
+    return internal_spec
 
 
 def _object_name(new: Document, spec: Document) -> Causes:
@@ -125,7 +125,7 @@ def _spec(spec: Document, old: Document | None) -> Causes:
             yield invalid(f"{where}.name", version.get("name") or "", wrong)
         subresources = spec.get("subresources") or version.get("subresources")
         yield from _deprecation(version, f"{where}.deprecationWarning")
-        yield from _served(version, where, "schema", has_status=_has_status(subresources))
+        yield from _served_section(version, where, "schema", has_status=_has_status(subresources))
     yield from _versions(versions)
     names = spec.get("names") or {}
     for name in ("plural", "singular", "kind", "listKind"):
@@ -133,12 +133,12 @@ def _spec(spec: Document, old: Document | None) -> Causes:
             yield required(f"spec.names.{name}")
     yield from _names(names, "spec.names")
     every = [spec.get("subresources"), *(version.get("subresources") for version in versions)]
-    yield from _served(spec, "spec", "validation", has_status=any(map(_has_status, every)))
-    said = spec.get("conversion")
-    if said and said.get("strategy") != "None" and spec.get("preserveUnknownFields"):
+    yield from _served_section(spec, "spec", "validation", has_status=any(map(_has_status, every)))
+    conversion_spec = spec.get("conversion")
+    if conversion_spec and conversion_spec.get("strategy") != "None" and spec.get("preserveUnknownFields"):
         text = "must be None if spec.preserveUnknownFields is true"
-        yield invalid("spec.conversion.strategy", said.get("strategy") or "", text)
-    yield from conversion.problems(said, old)
+        yield invalid("spec.conversion.strategy", conversion_spec.get("strategy") or "", text)
+    yield from conversion.problems(conversion_spec, old)
 
 
 def _schemas(spec: Document) -> Iterator[Document]:
@@ -192,21 +192,21 @@ def _labels(values: Sequence[str], path: str) -> Causes:
 
 
 def _deprecation(version: Document, path: str) -> Causes:
-    said = version.get("deprecationWarning")
-    if said is None:
+    warning = version.get("deprecationWarning")
+    if warning is None:
         return
     if not version.get("deprecated"):
-        yield invalid(path, said, "can only be set for deprecated versions")
+        yield invalid(path, warning, "can only be set for deprecated versions")
         return
-    if len(said.encode()) > 256:
-        yield invalid(path, said, "must be <= 256 characters long")
-    if not said:
-        yield invalid(path, said, "must not be an empty string")
+    if len(warning.encode()) > 256:
+        yield invalid(path, warning, "must be <= 256 characters long")
+    if not warning:
+        yield invalid(path, warning, "must not be an empty string")
     at = 0
-    for sign in said:
+    for sign in warning:
         if not sign.isprintable():
             text = "must only contain printable UTF-8 characters; non-printable character found at index"
-            yield invalid(path, said, f"{text} {at}")
+            yield invalid(path, warning, f"{text} {at}")
             return
         at += len(sign.encode())
 
@@ -218,35 +218,35 @@ def _has_status(subresources: Document | None) -> bool:
     return subresources is not None and subresources.get("status") is not None
 
 
-def _served(said: Document, path: str, schema_name: str, *, has_status: bool) -> Causes:
-    """Yield what is wrong with schema, subresources, columns and selectable fields, which stand in `said`."""
-    schema = (said.get(schema_name) or {}).get("openAPIV3Schema")
+def _served_section(section: Document, path: str, schema_name: str, *, has_status: bool) -> Causes:
+    """Yield what is wrong with schema, subresources, columns and selectable fields, which stand in `section`."""
+    schema = (section.get(schema_name) or {}).get("openAPIV3Schema")
     if schema is not None:
         yield from _schema(schema, f"{path}.{schema_name}", has_status=has_status)
-    scale = (said.get("subresources") or {}).get("scale")
+    scale = (section.get("subresources") or {}).get("scale")
     if scale is not None:
         yield from _scale(scale, f"{path}.subresources")
-    for place, column in enumerate(said.get("additionalPrinterColumns") or ()):
+    for place, column in enumerate(section.get("additionalPrinterColumns") or ()):
         yield from _column(column, f"{path}.additionalPrinterColumns[{place}]")
-    if selectable := said.get("selectableFields") or ():
+    if selectable := section.get("selectableFields") or ():
         yield from _selectable(selectable, schema, f"{path}.selectableFields", is_of_all=schema_name == "validation")
 
 
 def _scale(scale: Document, path: str) -> Causes:
     for name, needed in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
-        said, where = scale.get(name) or "", f"{path}.scale.{name}"
-        if not said:
+        json_path, where = scale.get(name) or "", f"{path}.scale.{name}"
+        if not json_path:
             yield required(where)
-        elif wrong := _no_json_path(said):
-            yield invalid(where, said, wrong)
-        elif not said.startswith(needed):
-            yield invalid(where, said, f"should be a json path under {needed[:-1]}")
-    if said := scale.get("labelSelectorPath"):
+        elif wrong := _no_json_path(json_path):
+            yield invalid(where, json_path, wrong)
+        elif not json_path.startswith(needed):
+            yield invalid(where, json_path, f"should be a json path under {needed[:-1]}")
+    if json_path := scale.get("labelSelectorPath"):
         where = f"{path}.scale.labelSelectorPath"
-        if wrong := _no_json_path(said):
-            yield invalid(where, said, wrong)
-        elif not said.startswith((".spec.", ".status.")):
-            yield invalid(where, said, "should be a json path under either .spec or .status")
+        if wrong := _no_json_path(json_path):
+            yield invalid(where, json_path, wrong)
+        elif not json_path.startswith((".spec.", ".status.")):
+            yield invalid(where, json_path, "should be a json path under either .spec or .status")
 
 
 def _no_json_path(text: str) -> str:
@@ -275,23 +275,23 @@ def _selectable(fields: list[Document], schema: Document | None, path: str, *, i
         yield invalid(path, "", f"selectableFields may only be set when {where}")
         return
     seen: set[str] = set()
-    for place, each in enumerate(fields):
-        said, where = each.get("jsonPath") or "", f"{path}[{place}].jsonPath"
-        if not said:
+    for place, selectable in enumerate(fields):
+        json_path, where = selectable.get("jsonPath") or "", f"{path}[{place}].jsonPath"
+        if not json_path:
             yield required(where)
             continue
-        found, field, wrong = _field_at(said, schema)
+        field_path, field, wrong = _field_at(json_path, schema)
         if wrong:
-            yield invalid(where, said, f"is an invalid path: {wrong}")
+            yield invalid(where, json_path, f"is an invalid path: {wrong}")
             continue
-        if found.partition(".")[0] == "metadata":
-            yield invalid(where, said, "must not point to fields in metadata")
+        if field_path.partition(".")[0] == "metadata":
+            yield invalid(where, json_path, "must not point to fields in metadata")
         if field.get("type") not in ("string", "boolean", "integer"):
             text = "must point to a field of type string, boolean or integer."
-            yield invalid(where, said, f"{text} Enum string fields and strings with formats are allowed.")
-        if found in seen:
-            yield duplicate(where, said)
-        seen.add(found)
+            yield invalid(where, json_path, f"{text} Enum string fields and strings with formats are allowed.")
+        if field_path in seen:
+            yield duplicate(where, json_path)
+        seen.add(field_path)
     if len(seen) > SELECTABLE_MAX:
         yield too_many(path, len(seen), SELECTABLE_MAX)
 
@@ -302,7 +302,7 @@ _TOKEN: Final = re.compile(r"[.\[\]]|[^.\[\]]+")
 def _field_at(path: str, schema: Document) -> tuple[str, Document, str]:
     """Return the place that a path such as `.spec.x` names, its schema, and why there is none."""
     tokens = iter(_TOKEN.findall(path))
-    found = ""
+    field_path = ""
     for token in tokens:
         if token == "[":
             return "", {}, "array notation is not allowed"
@@ -313,12 +313,12 @@ def _field_at(path: str, schema: Document) -> tuple[str, Document, str]:
             return "", {}, "unexpected end of JSON path"
         named, others = schema.get("properties"), schema.get("additionalProperties")
         if named and name in named:
-            schema, found = named[name], f"{found}.{name}" if found else name
+            schema, field_path = named[name], f"{field_path}.{name}" if field_path else name
         elif not named and isinstance(others, dict):
-            schema, found = others, f"{found}[{name}]"
+            schema, field_path = others, f"{field_path}[{name}]"
         else:
             return "", {}, "does not refer to a valid field"
-    return found, schema, ""
+    return field_path, schema, ""
 
 
 # Schemas.
@@ -342,16 +342,16 @@ def _schema(schema: Document, path: str, *, has_status: bool) -> Causes:
     if schema.get("nullable"):
         yield forbidden(f"{where}.nullable", "nullable cannot be true at the root")
     unreadable = structurality.unreadable(schema)
-    found = [] if unreadable else structurality.problems(schema, where)
-    if not found and not unreadable:
-        found = defaults.problems(Structural.of(schema, is_root=True), where)
-    yield from found
+    causes = [] if unreadable else structurality.problems(schema, where)
+    if not causes and not unreadable:
+        causes = defaults.problems(Structural.of(schema, is_root=True), where)
+    yield from causes
     plain = list(_part(schema, where, _Place(), is_root=True))
     yield from plain
     if unreadable:
         if not plain:
             yield invalid(where, "", unreadable)
-    elif not found:
+    elif not causes:
         yield from _expressions(schema, where, plain)
 
 
@@ -366,12 +366,12 @@ def _expressions(schema: Document, path: str, plain: list[Cause]) -> Causes:
 
 def _root(schema: Document, path: str) -> Causes:
     """Yield what the root of a schema may not say, for its status is validated without it."""
-    for name, said in (gotypes.schema(schema) or {}).items():
-        if said in (None, "", False):
+    for name, keyword_value in (gotypes.schema(schema) or {}).items():
+        if keyword_value in (None, "", False):
             continue
-        if name == "Type" and said != "object":
+        if name == "Type" and keyword_value != "object":
             text = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
-            yield invalid(f"{path}.type", said, text)
+            yield invalid(f"{path}.type", keyword_value, text)
             return
         if name not in _ROOT_FIELDS.split():
             text = f"only [{_ROOT_FIELDS}] fields are allowed at the root of the schema if the status subresource is"
@@ -391,29 +391,29 @@ def _part(schema: Document, path: str, place: _Place, *, is_root: bool = False) 
         text = "inside additionalProperties applying to object metadata"
         inner = replace(place, no_default=text) if place.is_meta else place
         yield from _part(others, f"{path}.additionalProperties", inner)
-    for name, each in named.items():
+    for name, part in named.items():
         inner = place
         if (is_root or schema.get("x-kubernetes-embedded-resource")) and name in ("metadata", "kind", "apiVersion"):
             inner = _Place(f"in top-level {name}" if is_root else place.no_default, is_meta=True)
-        yield from _part(each, f"{path}.properties[{name}]", inner)
+        yield from _part(part, f"{path}.properties[{name}]", inner)
     if schema.get("not") is not None:
         yield from _part(schema["not"], f"{path}.not", place)
     for name in ("allOf", "oneOf", "anyOf"):
-        for at, each in enumerate(schema.get(name) or ()):
-            yield from _part(each, f"{path}.{name}[{at}]", place)
+        for at, part in enumerate(schema.get(name) or ()):
+            yield from _part(part, f"{path}.{name}[{at}]", place)
     items = schema.get("items")
-    for at, each in enumerate(items if isinstance(items, list) else [items] if items is not None else []):
-        yield from _part(each, f"{path}.items[{at}]" if isinstance(items, list) else f"{path}.items", place)
+    for at, part in enumerate(items if isinstance(items, list) else [items] if items is not None else []):
+        yield from _part(part, f"{path}.items[{at}]" if isinstance(items, list) else f"{path}.items", place)
     yield from _merging(schema, path)
     for at, rule in enumerate(schema.get(rules.RULES) or ()):
-        for cause in rules.malformed(rule, f"{path}.{rules.RULES}[{at}]", schema):
+        for cause in rules.malformed_causes(rule, f"{path}.{rules.RULES}[{at}]", schema):
             yield Cause(*cause)
 
 
 def _keywords(schema: Document, path: str, place: _Place) -> Causes:
     kind = schema.get("type") or ""
     if kind and kind not in _TYPES:
-        yield unsupported(f"{path}.type", kind, _TYPES)
+        yield not_supported(f"{path}.type", kind, _TYPES)
     if schema.get("default") is not None and place.no_default:
         yield forbidden(f"{path}.default", f"must not be set {place.no_default}")
     for name in ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"):
@@ -434,13 +434,13 @@ def _merging(schema: Document, path: str) -> Causes:
         yield invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
     yield from _needs_type(schema, path, "object", "x-kubernetes-map-type")
     if map_type not in (None, "atomic", "granular"):
-        yield unsupported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
+        yield not_supported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
     yield from _needs_type(schema, path, "array", "x-kubernetes-list-type")
     items = schema.get("items")
     if list_type == "set" and schema.get("type") == "array" and isinstance(items, dict):
         yield from _set_items(items, f"{path}.items")
     if list_type not in (None, "atomic", "set", "map"):
-        yield unsupported(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
+        yield not_supported(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
     keys = schema.get("x-kubernetes-list-map-keys") or []
     if keys and list_type != "map":
         text = "must be map if x-kubernetes-list-map-keys is non-empty"
@@ -496,20 +496,20 @@ def _never_null(items: Document, keys: list[str], list_type: str, path: str) -> 
         yield forbidden(f"{path}.nullable", f"cannot be nullable when x-kubernetes-list-type is {list_type}")
     named, needed = items.get("properties") or {}, items.get("required") or ()
     for key in keys:
-        said = named.get(key)
-        if said is None:
+        key_schema = named.get(key)
+        if key_schema is None:
             continue
         where, text = f"{path}.properties[{key}]", "this property is in x-kubernetes-list-map-keys, so it"
-        if key not in needed and said.get("default") is None:
+        if key not in needed and key_schema.get("default") is None:
             yield required(f"{where}.default", f"{text} must have a default or be a required property")
-        if said.get("nullable"):
+        if key_schema.get("nullable"):
             yield forbidden(f"{where}.nullable", f"{text} cannot be nullable")
 
 
 # What an update may not change, and what is stored.
 
 
-def _unchanged(spec: Document, old: Document) -> Causes:
+def _immutable_fields(spec: Document, old: Document) -> Causes:
     before = old.get("spec") or {}
     names, names_before = spec.get("names") or {}, before.get("names") or {}
     fixed = [("group", spec, before), ("names.plural", names, names_before)]
@@ -530,14 +530,15 @@ def _stored_versions(stored: list[str], versions: list[Document]) -> Causes:
         if version.get("storage") and version.get("name") not in stored:
             yield invalid(path, stored, f"must have the storage version {version.get('name')}")
     names = [version.get("name") for version in versions]
-    for place, each in enumerate(stored):
-        if each not in names:
+    for place, stored_version in enumerate(stored):
+        if stored_version not in names:
             text = (
-                f"missing from spec.versions; {each} was previously a storage version, and must remain in "
-                f"spec.versions until a storage migration ensures no data remains persisted in {each} and removes "
-                f"{each} from status.storedVersions"
+                f"missing from spec.versions; {stored_version} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {stored_version} "
+                "and removes "
+                f"{stored_version} from status.storedVersions"
             )
-            yield invalid(f"{path}[{place}]", each, text)
+            yield invalid(f"{path}[{place}]", stored_version, text)
 
 
 def _approval(new: Document, old: Document | None) -> Causes:
@@ -552,8 +553,10 @@ def _approval(new: Document, old: Document | None) -> Causes:
     if state == "missing":
         yield required(path, f"{needed}, {_APPROVALS}")
     else:
-        said = new["metadata"]["annotations"][_APPROVED]
-        yield invalid(path, said, f'{needed} with either a URL or a reason starting with "unapproved", {_APPROVALS}')
+        annotation = new["metadata"]["annotations"][_APPROVED]
+        yield invalid(
+            path, annotation, f'{needed} with either a URL or a reason starting with "unapproved", {_APPROVALS}'
+        )
 
 
 def _approval_state(definition: Document) -> str:

@@ -54,9 +54,9 @@ class DefinitionIndex:
         group = group_of(record.name)
         if not is_gone:
             self._groups.setdefault(group, {})[record.name] = _HEAD.decode(record.body)  # type: ignore[assignment]
-        elif (found := self._groups.get(group)) is not None:
-            found.pop(record.name, None)
-            if not found:
+        elif (definitions := self._groups.get(group)) is not None:
+            definitions.pop(record.name, None)
+            if not definitions:
                 del self._groups[group]
 
     def others(self, name: str) -> Iterator[tuple[str, Document]]:

@@ -55,7 +55,7 @@ class StoredDefinitions:
         """Record one committed definition, before watches show it."""
         self.index.note(change.record, is_gone=change.type == DELETED)
 
-    def published(self, changes: Sequence[Change]) -> None:
+    def on_published(self, changes: Sequence[Change]) -> None:
         """Serve the kinds of changed definitions, after watches have shown the changes."""
         self._redefine(dict.fromkeys(change.record.name for change in changes))
         for change in changes:
@@ -63,7 +63,7 @@ class StoredDefinitions:
 
     def look_at(self, record: Record, *, is_gone: bool) -> None:
         """Queue a definition for the controller."""
-        self._controller.changed(record, is_gone=is_gone)
+        self._controller.on_changed(record, is_gone=is_gone)
 
     async def run(self) -> None:
         """Move definitions to the states they ask for, until cancelled."""

@@ -26,8 +26,8 @@ def prune_metadata(value: Any, path: str, dropped: list[str], shape: Shape | Non
     """Drop unknown fields of metadata, in place, and append their paths to `dropped`."""
     shape = object_meta() if shape is None else shape
     if isinstance(value, list) and shape.items is not None:
-        for place, each in enumerate(value):
-            prune_metadata(each, f"{path}[{place}]", dropped, shape.items)
+        for place, child in enumerate(value):
+            prune_metadata(child, f"{path}[{place}]", dropped, shape.items)
     elif isinstance(value, dict) and shape.fields:
         for name in list(value):
             inner = shape.fields.get(name)
@@ -50,25 +50,25 @@ def causes(resource: Document, path: str) -> Causes:
 
 
 def _group_version(resource: Document, path: str) -> Causes:
-    said = resource.get("apiVersion", "")
-    if not isinstance(said, str):
-        yield invalid(path, said, "must be a string")
-    elif not said:
+    api_version = resource.get("apiVersion", "")
+    if not isinstance(api_version, str):
+        yield invalid(path, api_version, "must be a string")
+    elif not api_version:
         yield required(path)
-    elif said.count("/") > 1:
-        yield invalid(path, said, f"unexpected GroupVersion string: {said}")
+    elif api_version.count("/") > 1:
+        yield invalid(path, api_version, f"unexpected GroupVersion string: {api_version}")
 
 
 def _kind(resource: Document, path: str) -> Causes:
-    said = resource.get("kind", "")
-    if not isinstance(said, str):
-        yield invalid(path, said, "must be a string")
-    elif not said:
+    kind = resource.get("kind", "")
+    if not isinstance(kind, str):
+        yield invalid(path, kind, "must be a string")
+    elif not kind:
         yield required(path)
     else:
-        for cause in label_1035("", said.lower()):
+        for cause in label_1035("", kind.lower()):
             detail = cause.message.partition(": ")[2].partition(": ")[2]
-            yield invalid(path, said, f"may have mixed case, but should otherwise match: {detail}")
+            yield invalid(path, kind, f"may have mixed case, but should otherwise match: {detail}")
 
 
 def _metadata(value: Any, path: str) -> Causes:

@@ -46,7 +46,7 @@ class JSONPathError(ValueError):
 
 
 @lru_cache(maxsize=1024)
-def compiled(path: str) -> tuple[Step, ...]:
+def compile_path(path: str) -> tuple[Step, ...]:
     """Return the steps of a path such as `.spec.replicas`. Raises: JSONPathError."""
     text = path.strip()
     if text.startswith("{") and text.endswith("}"):
@@ -57,18 +57,18 @@ def compiled(path: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     at = 0
     while at < len(text):
-        found = _TOKENS.match(text, at)
-        if found is None:
+        token = _TOKENS.match(text, at)
+        if token is None:
             raise JSONPathError(f"unrecognized character in JSONPath {path!r} at {at}: {text[at:][:20]!r}")
-        at = found.end()
-        if found["deep"] is not None:
-            steps.append(_deep(_plain(found["deep"])))
-        elif found["star"] is not None:
+        at = token.end()
+        if token["deep"] is not None:
+            steps.append(_deep(_plain(token["deep"])))
+        elif token["star"] is not None:
             steps.append(_children)
-        elif found["name"] is not None:
-            steps.append(_member(_plain(found["name"])))
+        elif token["name"] is not None:
+            steps.append(_member(_plain(token["name"])))
         else:
-            steps.append(_bracket(found["inside"].strip(), path))
+            steps.append(_bracket(token["inside"].strip(), path))
     return tuple(steps)
 
 
@@ -77,18 +77,18 @@ def find(path: str, document: Any) -> list[Any]:
 
     Raises: JSONPathError, also for more than 100,000 values.
     """
-    found: list[Any] = [document]
+    values: list[Any] = [document]
     try:
-        for step in compiled(path):
-            found = list(islice((value for each in found for value in step(each)), VALUES_MAX + 1))
-            if len(found) > VALUES_MAX:
+        for step in compile_path(path):
+            values = list(islice((value for each in values for value in step(each)), VALUES_MAX + 1))
+            if len(values) > VALUES_MAX:
                 raise JSONPathError(f"JSONPath {path!r} leads to more than {VALUES_MAX} values")
     except JSONPathError:
         raise
     except Exception as error:
         faults.report(f"the JSONPath {path}", error)
-        raise JSONPathError(f"JSONPath {path!r}: internal error: {faults.spoken(error)}") from error
-    return found
+        raise JSONPathError(f"JSONPath {path!r}: internal error: {faults.fault_text(error)}") from error
+    return values
 
 
 def names(path: str) -> tuple[str, ...]:
@@ -144,8 +144,8 @@ def _one(part: str, path: str) -> Step:
     if _INDEX.fullmatch(part):
         at = int(part)
         return lambda value: value[at : at + 1 or None] if isinstance(value, list) else ()
-    if found := _SLICE.fullmatch(part):
-        first, last, step = (int(each) if each else None for each in found.groups())
+    if match := _SLICE.fullmatch(part):
+        first, last, step = (int(each) if each else None for each in match.groups())
         if step == 0:
             raise JSONPathError(f"step must be > 0 in JSONPath {path!r}")
         return lambda value: value[first:last:step] if isinstance(value, list) else ()
@@ -153,14 +153,14 @@ def _one(part: str, path: str) -> Step:
 
 
 def _filter(inside: str, path: str) -> Step:
-    found = _FILTER.fullmatch(inside)
-    if found is None:
+    match = _FILTER.fullmatch(inside)
+    if match is None:
         raise JSONPathError(f"unrecognized filter {inside!r} in JSONPath {path!r}")
-    left = found["path"].strip() or "."
-    compiled(left)
-    if found["op"] is None:
+    left = match["path"].strip() or "."
+    compile_path(left)
+    if match["op"] is None:
         return lambda value: [each for each in _children(value) if find(left, each)]
-    compare, right = _OPERATORS[found["op"]], _literal(found["value"].strip(), path)
+    compare, right = _OPERATORS[match["op"]], _literal(match["value"].strip(), path)
 
     def step(value: Any) -> Iterator[Any]:
         for each in _children(value):

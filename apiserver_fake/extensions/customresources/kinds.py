@@ -105,10 +105,10 @@ class DefinedKinds:
         has_status = False
         for version in spec["versions"]:
             schema = (version.get("schema") or {}).get("openAPIV3Schema") or _EVERYTHING
-            found = Structural.parse(schema, "")[0] or Structural.parse(_EVERYTHING, "")[0]
-            assert found is not None, "the schema that takes everything is structural"
+            structural = Structural.parse(schema, "")[0] or Structural.parse(_EVERYTHING, "")[0]
+            assert structural is not None, "the schema that takes everything is structural"
             api_version = f"{stored.group}/{version['name']}"
-            structurals[api_version] = found
+            structurals[api_version] = structural
             subresources = version.get("subresources") or {}
             has_status = has_status or "status" in subresources
             if scale := subresources.get("scale"):
@@ -187,17 +187,19 @@ def _to(rules: Rules, converter: Converter | None, api_version: str) -> Conversi
     """Return what makes stored or sent objects those of one version: with the defaults of the version they are in,
     converted, and without the fields that the version does not have."""
     if converter is None:
-        return Conversion(lambda documents: [rules.pruned(_named(rules, each, api_version)) for each in documents])
+        return Conversion(
+            lambda documents: [rules.prune(_with_api_version(rules, each, api_version)) for each in documents]
+        )
     webhook = converter
 
     async def ask(documents: list[Document]) -> list[Document]:
         converted = await webhook([rules.read(each)[0] for each in documents], api_version)
-        return [rules.pruned(each) for each in converted]
+        return [rules.prune(each) for each in converted]
 
     return Conversion(question=ask)
 
 
-def _named(rules: Rules, document: Document, api_version: str) -> Document:
+def _with_api_version(rules: Rules, document: Document, api_version: str) -> Document:
     return {**rules.read(document)[0], "apiVersion": api_version}
 
 

@@ -33,14 +33,14 @@ class Lists:
             return None
         kind = schema.get("x-kubernetes-list-type")
         named = {name: Lists.of(each) for name, each in (schema.get("properties") or {}).items()}
-        found = Lists(
+        lists = Lists(
             kind if kind in ("set", "map") else "",
             schema.get("x-kubernetes-list-map-keys") or (),
             Lists.of(schema.get("items")),
             {name: each for name, each in named.items() if each is not None},
             Lists.of(schema.get("additionalProperties")),
         )
-        return found if found.kind or found.items or found.named or found.others else None
+        return lists if lists.kind or lists.items or lists.named or lists.others else None
 
     def causes(self, value: Any) -> list[Cause]:
         """Return the causes for duplicate list items in an object."""
@@ -49,36 +49,36 @@ class Lists:
     def _causes(self, value: Any, path: str) -> Causes:
         if isinstance(value, list):
             if self.kind == "set":
-                yield from (duplicate(f"{path}[{place}]", value[place]) for place in _repeated(value))
+                yield from (duplicate(f"{path}[{place}]", value[place]) for place in _duplicate_places(value))
             elif self.kind == "map":
-                yield from _keyed(self.keys, value, path)
+                yield from _key_causes(self.keys, value, path)
             if self.items is not None:
-                for place, each in enumerate(value):
-                    yield from self.items._causes(each, f"{path}[{place}]")
+                for place, entry in enumerate(value):
+                    yield from self.items._causes(entry, f"{path}[{place}]")
         elif isinstance(value, dict):
             if self.others is not None:
-                for name, each in value.items():
-                    yield from self.others._causes(each, f"{path}[{name}]")
+                for name, entry in value.items():
+                    yield from self.others._causes(entry, f"{path}[{name}]")
             for name, inner in self.named.items():
                 if name in value:
                     yield from inner._causes(value[name], f"{path}.{name}" if path else name)
 
 
-def _repeated(values: list[Any]) -> Iterator[int]:
+def _duplicate_places(values: list[Any]) -> Iterator[int]:
     """Yield where values are for the second time; a third is not told apart from it."""
     seen: dict[Any, int] = {}
-    for place, each in enumerate(values):
-        key = as_json(each) if isinstance(each, dict | list) else (type(each), each)
+    for place, value in enumerate(values):
+        key = as_json(value) if isinstance(value, dict | list) else (type(value), value)
         times = seen[key] = seen.get(key, 0) + 1
         if times == 2:
             yield place
 
 
-def _keyed(names: Sequence[str], value: list[Any], path: str) -> Causes:
-    for place, each in enumerate(value):
-        if each is not None and not isinstance(each, dict):
-            yield invalid(f"{path}[{place}]", each, "must be an object for an array of list-type map")
+def _key_causes(names: Sequence[str], value: list[Any], path: str) -> Causes:
+    for place, entry in enumerate(value):
+        if entry is not None and not isinstance(entry, dict):
+            yield invalid(f"{path}[{place}]", entry, "must be an object for an array of list-type map")
             return
     keys = [{name: each[name] for name in names if name in each} if each else {} for each in value]
-    for place in _repeated(keys):
+    for place in _duplicate_places(keys):
         yield duplicate(f"{path}[{place}]", keys[place])

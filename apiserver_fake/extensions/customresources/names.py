@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apiserver_fake.extensions.customresources.causes import unsupported
+from apiserver_fake.extensions.customresources.causes import not_supported
 from apiserver_fake.registry.validation.formats import (
     LABEL_1035_TEXT,
     SUBDOMAIN_TEXT,
@@ -37,4 +37,4 @@ def one_of(path: str, value: str, accepted: Sequence[str]) -> Causes:
     if not value:
         yield required(path)
     elif value not in accepted:
-        yield unsupported(path, value, accepted)
+        yield not_supported(path, value, accepted)

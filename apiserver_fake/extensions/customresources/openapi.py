@@ -57,7 +57,7 @@ _KEPT: Final = (
 _ALTERNATIVES: Final = ("allOf", "anyOf", "oneOf", "not")
 
 
-def published(schema: Document, resource: Resource | None = None, *, is_v2: bool = False) -> Document:
+def published_schema(schema: Document, resource: Resource | None = None, *, is_v2: bool = False) -> Document:
     """Return the published form of an object's schema; `resource` gives its group, version and kind."""
     if is_v2 and schema.get("x-kubernetes-preserve-unknown-fields"):
         result: Document = {"type": "object"}  # kubectl takes fields that are published for all there are

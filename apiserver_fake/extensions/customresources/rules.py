@@ -20,7 +20,7 @@ from apiserver_fake.extensions.customresources.structural import Structural
 from apiserver_fake.registry.errors import qualified_kind
 from apiserver_fake.registry.schema.schemas import Shape, component_shape
 from apiserver_fake.registry.strategy import Strategy, Subresource, SubresourceResult, WriteContext
-from apiserver_fake.registry.validation.formats import Cause, metadata, quoted, subdomain
+from apiserver_fake.registry.validation.formats import Cause, metadata, subdomain, value_text
 from services.api.errors import ApiError, BadRequest, MethodNotAllowed, invalid
 from services.api.meta import Document
 
@@ -112,7 +112,7 @@ class Rules:
             read["apiVersion"] = self.stored
         return read, dropped
 
-    def pruned(self, document: Document) -> Document:
+    def prune(self, document: Document) -> Document:
         """Return the document without the fields that its version does not have; changes it in place."""
         self.structural_of(document).prune(document)
         return document
@@ -137,12 +137,17 @@ class Rules:
             new["status"] = old["status"]
 
     def causes(
-        self, new: Document, old: Document | None, found: Iterable[Cause] = (), *, is_status: bool = False
+        self, new: Document, old: Document | None, known_causes: Iterable[Cause] = (), *, is_status: bool = False
     ) -> list[Cause]:
-        """Return the errors in the object by the schema of its version, after `found`, the errors already known."""
+        """Return the errors in the object by the schema of its version, after `known_causes`, the errors already
+        known.
+        """
         scale = self.scales.get(str(new.get("apiVersion")))
-        found = [*found, *(scale_problems(scale, new, is_status=is_status) if scale is not None else ())]
-        wrong = [*found, *self.structural_of(new).validate(new, old, found=found, is_status=is_status)]
+        known_causes = [*known_causes, *(scale_problems(scale, new, is_status=is_status) if scale is not None else ())]
+        wrong = [
+            *known_causes,
+            *self.structural_of(new).validate(new, old, known_causes=known_causes, is_status=is_status),
+        ]
         return wrong if wrong or self.further is None or is_status else self.further(new)
 
     def _read_scale(self, stored: Document) -> Document:
@@ -193,7 +198,9 @@ def _write_scale(rules: Rules, stored: Document, body: Document, ctx: WriteConte
     spec = body.get("spec") or {}
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool):
-        text = f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {quoted(replicas)}, not a number"
+        text = (
+            f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {value_text(replicas)}, not a number"
+        )
         raise BadRequest(text)
     old = rules.read_stored(stored)[0]
     if _value_at(old, rules.scale.desired) == replicas:

@@ -30,28 +30,28 @@ def problems(scale: Document, document: Document, *, is_status: bool = False) ->
 
 
 def _replicas(path: str, document: Document) -> Causes:
-    found, wrong = _at(path, document, int)
+    replicas, wrong = _at(path, document, int)
     if wrong:
         yield invalid(path, 0, wrong)
-    elif found < 0:
-        yield invalid(path, found, "should be a non-negative integer")
-    elif found > _MOST:
-        yield invalid(path, found, f"should be less than or equal to {_MOST}")
+    elif replicas < 0:
+        yield invalid(path, replicas, "should be a non-negative integer")
+    elif replicas > _MOST:
+        yield invalid(path, replicas, f"should be less than or equal to {_MOST}")
 
 
 def _at(path: str, document: Document, kind: type) -> tuple[Any, str]:
     """Return what is at the place, zero if nothing is, and why it cannot be read."""
     names = path.removeprefix(".").split(".")
-    found: Any = document
+    member: Any = document
     for place, name in enumerate(names):
-        if found is None:
+        if member is None:
             return kind(), ""
-        if not isinstance(found, dict):
-            return None, _unlike(names[: place + 1], found, "map[string]interface{}")
-        if name not in found:
+        if not isinstance(member, dict):
+            return None, _unlike(names[: place + 1], member, "map[string]interface{}")
+        if name not in member:
             return kind(), ""
-        found = found[name]
-    return (found, "") if type(found) is kind else (None, _unlike(names, found, _GO[kind]))
+        member = member[name]
+    return (member, "") if type(member) is kind else (None, _unlike(names, member, _GO[kind]))
 
 
 def _unlike(names: list[str], value: Any, wanted: str) -> str:

@@ -107,9 +107,9 @@ class Structural:
         """Drop unknown fields. `is_kept`: what the value is in keeps those that it does not describe."""
         is_kept = is_kept or self._keeps_unknown
         if isinstance(value, list):
-            for place, each in enumerate(value):
-                if isinstance(each, dict | list):
-                    self._prune_item(each, f"{path}[{place}]", dropped, is_kept=is_kept)
+            for place, child in enumerate(value):
+                if isinstance(child, dict | list):
+                    self._prune_item(child, f"{path}[{place}]", dropped, is_kept=is_kept)
         elif isinstance(value, dict):
             self._prune_object(value, path, dropped, is_kept=is_kept)
 
@@ -122,21 +122,21 @@ class Structural:
     def _prune_object(self, value: dict[str, Any], path: str, dropped: list[str], *, is_kept: bool) -> None:
         fields, is_resource = self.fields, self.is_resource
         unknown = []
-        for name, each in value.items():
+        for name, child in value.items():
             inner = fields.get(name)
             if is_resource and name in embedded.META:
                 if name == "metadata" and not self.is_root:
-                    embedded.prune_metadata(each, f"{path}.{name}" if path else name, dropped)
+                    embedded.prune_metadata(child, f"{path}.{name}" if path else name, dropped)
             elif inner is None and not self.is_map:
                 if not is_kept:
                     unknown.append(name)
-            elif isinstance(each, dict | list):
+            elif isinstance(child, dict | list):
                 inner = inner or self.values
                 here = f"{path}.{name}" if path else name
                 if inner is not None:
-                    inner._prune(each, here, dropped, is_kept=False)
+                    inner._prune(child, here, dropped, is_kept=False)
                 else:
-                    _drop_all(each, here, dropped)
+                    _drop_all(child, here, dropped)
         for name in unknown:
             del value[name]
             dropped.append(f"{path}.{name}" if path else name)
@@ -151,16 +151,16 @@ class Structural:
     def _drop_nulls(self, value: Any) -> None:
         if isinstance(value, list):
             if self.items is not None:
-                for each in value:
-                    self.items._drop_nulls(each)
+                for child in value:
+                    self.items._drop_nulls(child)
         elif isinstance(value, dict):
             nulls = []
-            for name, each in value.items():
+            for name, child in value.items():
                 inner = self.fields.get(name) or self.values
                 if inner is None:
                     continue
-                if each is not None:
-                    inner._drop_nulls(each)
+                if child is not None:
+                    inner._drop_nulls(child)
                 elif not inner._is_nullable and inner.default is None:
                     nulls.append(name)
             for name in nulls:
@@ -187,20 +187,20 @@ class Structural:
             for name, default, is_nullable in self._defaults:
                 if name not in value or (value[name] is None and not is_nullable):
                     value[name] = msgspec.json.decode(default)
-            for name, each in value.items():
+            for name, child in value.items():
                 inner = self.fields.get(name) or self.values
                 if inner is None:
                     continue
-                if each is None and name not in self.fields and not inner._is_nullable:
-                    value[name] = each = _copied(inner.default)
-                if isinstance(each, dict | list):
-                    inner._complete(each)
+                if child is None and name not in self.fields and not inner._is_nullable:
+                    value[name] = child = _deep_copy(inner.default)
+                if isinstance(child, dict | list):
+                    inner._complete(child)
         elif isinstance(value, list) and self.items is not None:
-            for place, each in enumerate(value):
-                if each is None and not self.items._is_nullable:
-                    value[place] = each = _copied(self.items.default)
-                if isinstance(each, dict | list):
-                    self.items._complete(each)
+            for place, child in enumerate(value):
+                if child is None and not self.items._is_nullable:
+                    value[place] = child = _deep_copy(self.items.default)
+                if isinstance(child, dict | list):
+                    self.items._complete(child)
 
     # -- validation
 
@@ -218,13 +218,13 @@ class Structural:
         return self.fields.get("status")
 
     def validate(
-        self, new: Document, old: Document | None = None, *, found: Iterable[Cause] = (), is_status: bool = False
+        self, new: Document, old: Document | None = None, *, known_causes: Iterable[Cause] = (), is_status: bool = False
     ) -> list[Cause]:
         """Return the errors in an object, in upstream's order; unchanged values are not refused again.
 
-        `found`: errors that other rules found before. Such an error, like a wrong type, can keep rules from being
-        evaluated; then a cause says so. `is_status`: only the status subresource is written, so only the status is
-        checked against the schema.
+        `known_causes`: errors that other rules found before. Such an error, like a wrong type, can keep rules from
+        being evaluated; then a cause says so. `is_status`: only the status subresource is written, so only the
+        status is checked against the schema.
         """
         causes = self._value_causes(new, old, is_status=is_status)
         if not is_status:
@@ -233,7 +233,7 @@ class Structural:
             causes += twice if old is None or not self._lists.causes(old) else []
         if self.rules is None:
             return causes
-        if any(cause.reason in _BLOCKING for cause in (*found, *causes)):
+        if any(cause.reason in _BLOCKING for cause in (*known_causes, *causes)):
             return [*causes, invalid(NO_PATH, None, _UNCHECKED)]
         return causes + self.rule_causes(new, old).causes
 
@@ -274,20 +274,20 @@ class Structural:
     def _resource_causes(self, value: Any, path: str, *, is_top: bool) -> list[Cause]:
         if not self._has_resources and (is_top or not self.is_resource):
             return []
-        found: list[Cause] = []
+        causes: list[Cause] = []
         if isinstance(value, dict):
             if self.is_resource and not is_top:
-                found += embedded.causes(value, path)
-            for name, each in value.items():
+                causes += embedded.causes(value, path)
+            for name, child in value.items():
                 inner, here = self.fields.get(name), f"{path}.{name}" if path else name
                 if inner is None:
                     inner, here = self.values, f"{path}[{name}]"
                 if inner is not None:
-                    found += inner._resource_causes(each, here, is_top=False)
+                    causes += inner._resource_causes(child, here, is_top=False)
         elif isinstance(value, list) and self.items is not None:
-            for place, each in enumerate(value):
-                found += self.items._resource_causes(each, f"{path}[{place}]", is_top=False)
-        return found
+            for place, child in enumerate(value):
+                causes += self.items._resource_causes(child, f"{path}[{place}]", is_top=False)
+        return causes
 
     # -- what others need of it
 
@@ -322,7 +322,7 @@ class Structural:
 
     def openapi(self, resource: Resource | None = None, *, is_v2: bool = False) -> Document:
         """Return the published form of the schema; `resource` gives its group, version and kind."""
-        return published.published(self.schema, resource, is_v2=is_v2)
+        return published.published_schema(self.schema, resource, is_v2=is_v2)
 
 
 @dataclass(frozen=True)
@@ -333,7 +333,7 @@ class _Judged:
     left: int
 
 
-def _copied(value: Any) -> Any:
+def _deep_copy(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
@@ -343,5 +343,5 @@ def _drop_all(value: Any, path: str, dropped: list[str]) -> None:
         dropped += (f"{path}.{name}" if path else name for name in value)
         value.clear()
     elif isinstance(value, list):
-        for place, each in enumerate(value):
-            _drop_all(each, f"{path}[{place}]", dropped)
+        for place, child in enumerate(value):
+            _drop_all(child, f"{path}[{place}]", dropped)

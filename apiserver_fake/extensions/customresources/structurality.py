@@ -45,8 +45,8 @@ class Level(Enum):
 def unreadable(schema: Schema) -> str:
     """Return why a schema cannot be read at all; empty if it can be read."""
     for name in _UNSUPPORTED:
-        said = schema.get(name)
-        if said or (name == "additionalItems" and said is not None):
+        keyword_value = schema.get(name)
+        if keyword_value or (name == "additionalItems" and keyword_value is not None):
             return f"OpenAPIV3Schema '{name.removeprefix('$') if name == '$schema' else name}' is not supported"
     if isinstance(schema.get("items"), list):
         return "OpenAPIV3Schema 'items' must be a schema, but is an array"
@@ -85,8 +85,8 @@ def _invariants(schema: Schema, level: Level, path: str) -> Causes:
         yield required(f"{path}.items", "must be specified")
     if isinstance(items, Mapping):
         yield from _invariants(items, Level.ITEM, f"{path}.items")
-    for name, each in (schema.get("properties") or {}).items():
-        yield from _invariants(each, Level.FIELD, f"{path}.properties[{name}]")
+    for name, property_schema in (schema.get("properties") or {}).items():
+        yield from _invariants(property_schema, Level.FIELD, f"{path}.properties[{name}]")
     if others is not None:
         if level is Level.ROOT:
             yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
@@ -153,27 +153,27 @@ def _is_name_alone(metadata: Schema) -> bool:
 def _alternatives(schema: Schema, path: str, *, is_any: bool, is_all: bool) -> Causes:
     """Yield what is wrong with alternatives. `is_any`, `is_all`: it is one of the two ways to say integer or text."""
     if not is_any:
-        for place, each in enumerate(schema.get("anyOf") or ()):
-            yield from _nested(each, f"{path}.anyOf[{place}]")
-    for place, each in enumerate(schema.get("allOf") or ()):
-        yield from _nested(each, f"{path}.allOf[{place}]", is_any=is_all and place == 0)
-    for place, each in enumerate(schema.get("oneOf") or ()):
-        yield from _nested(each, f"{path}.oneOf[{place}]")
+        for place, alternative in enumerate(schema.get("anyOf") or ()):
+            yield from _nested_schema(alternative, f"{path}.anyOf[{place}]")
+    for place, alternative in enumerate(schema.get("allOf") or ()):
+        yield from _nested_schema(alternative, f"{path}.allOf[{place}]", is_any=is_all and place == 0)
+    for place, alternative in enumerate(schema.get("oneOf") or ()):
+        yield from _nested_schema(alternative, f"{path}.oneOf[{place}]")
     if schema.get("not") is not None:
-        yield from _nested(schema["not"], f"{path}.not")
+        yield from _nested_schema(schema["not"], f"{path}.not")
     if pattern := schema.get("pattern"):
         try:
-            regex.compiled(pattern)
+            regex.compile_pattern(pattern)
         except EvaluationError as error:
             yield invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")
 
 
-def _nested(schema: Schema, path: str, *, is_any: bool = False) -> Causes:
+def _nested_schema(schema: Schema, path: str, *, is_any: bool = False) -> Causes:
     yield from _alternatives(schema, path, is_any=is_any, is_all=False)
     if isinstance(schema.get("items"), Mapping):
-        yield from _nested(schema["items"], f"{path}.items")
-    for name, each in (schema.get("properties") or {}).items():
-        yield from _nested(each, f"{path}.properties[{name}]")
+        yield from _nested_schema(schema["items"], f"{path}.items")
+    for name, property_schema in (schema.get("properties") or {}).items():
+        yield from _nested_schema(property_schema, f"{path}.properties[{name}]")
     if schema.get("type"):
         yield forbidden(f"{path}.type", "must be empty to be structural")
     if schema.get("additionalProperties") is not None:
@@ -193,8 +193,8 @@ def _completeness(rule: Schema, schema: Any, schema_path: str, rule_path: str) -
     Upstream looks for that at the root alone; alternatives of a field may name fields that nothing else describes.
     """
     for name in ("allOf", "anyOf", "oneOf"):
-        for place, each in enumerate(rule.get(name) or ()):
-            yield from _complete(each, schema, schema_path, f"{rule_path}.{name}[{place}]")
+        for place, alternative in enumerate(rule.get(name) or ()):
+            yield from _complete(alternative, schema, schema_path, f"{rule_path}.{name}[{place}]")
     if rule.get("not") is not None:
         yield from _complete(rule["not"], schema, schema_path, f"{rule_path}.not")
 
@@ -206,6 +206,8 @@ def _complete(rule: Schema, schema: Any, schema_path: str, rule_path: str) -> Ca
     yield from _completeness(rule, schema, schema_path, rule_path)
     if isinstance(rule.get("items"), Mapping):
         yield from _complete(rule["items"], schema.get("items"), f"{schema_path}.items", f"{rule_path}.items")
-    for name, each in (rule.get("properties") or {}).items():
+    for name, property_rule in (rule.get("properties") or {}).items():
         inner = (schema.get("properties") or {}).get(name)
-        yield from _complete(each, inner, f"{schema_path}.properties[{name}]", f"{rule_path}.properties[{name}]")
+        yield from _complete(
+            property_rule, inner, f"{schema_path}.properties[{name}]", f"{rule_path}.properties[{name}]"
+        )

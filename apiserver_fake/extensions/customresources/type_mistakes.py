@@ -96,12 +96,12 @@ def _check(schema: Any, path: str) -> None:
     except msgspec.ValidationError as error:
         raise BadRequest(_text(str(error), path)) from None
     for name in ("properties", "patternProperties", "definitions"):
-        for each in (schema.get(name) or {}).values():
-            _check(each, f"{path}.{name}")
+        for child in (schema.get(name) or {}).values():
+            _check(child, f"{path}.{name}")
     for name in ("items", "additionalProperties", "additionalItems", "not", "allOf", "anyOf", "oneOf"):
         inner = schema.get(name)
-        for each in inner if isinstance(inner, list) else [inner] if isinstance(inner, dict) else []:
-            _check(each, f"{path}.{name}")
+        for child in inner if isinstance(inner, list) else [inner] if isinstance(inner, dict) else []:
+            _check(child, f"{path}.{name}")
 
 
 def _text(mistake: str, path: str) -> str:
@@ -112,5 +112,5 @@ def _text(mistake: str, path: str) -> str:
     wanted = match[1].removesuffix(" | null").split(" | ")[0]
     inside = re.sub(r"\[[^\]]*\]", "", match[3] or "").strip(".")
     where = f"{path}.{inside}" if inside else path
-    found, wanted = _JSON.get(match[2], match[2]), _GO.get(wanted, wanted)
-    return f"{head} cannot unmarshal {found} into Go struct field JSONSchemaProps.{where} of type {wanted}"
+    json_type, wanted = _JSON.get(match[2], match[2]), _GO.get(wanted, wanted)
+    return f"{head} cannot unmarshal {json_type} into Go struct field JSONSchemaProps.{where} of type {wanted}"

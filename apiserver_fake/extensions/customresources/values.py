@@ -24,11 +24,11 @@ from apiserver_fake.extensions.customresources.causes import (
     NO_PATH,
     as_json,
     invalid,
+    not_supported,
     number,
-    quoted,
+    quoted_text,
     too_long,
     too_many,
-    unsupported,
     wrong_type,
 )
 from apiserver_fake.extensions.customresources.formats import NUMBERS, format_of, is_known, out_of_range
@@ -70,23 +70,23 @@ def _type_problem(schema: Schema, value: Any) -> tuple[str, str] | None:
         return None
     if value is None:
         return (",".join(wanted), "null") if wanted and not schema.get("nullable") else None
-    found = _TYPES[type(value)]
-    is_whole = found == "number" and "integer" in wanted and value.is_integer() and abs(value) <= _WHOLE_MAX
-    fits = found in wanted or is_whole or (found == "integer" and "number" in wanted)
-    is_text_or_list = found in ("string", "array")
+    actual_type = _TYPES[type(value)]
+    is_whole = actual_type == "number" and "integer" in wanted and value.is_integer() and abs(value) <= _WHOLE_MAX
+    fits = actual_type in wanted or is_whole or (actual_type == "integer" and "number" in wanted)
+    is_text_or_list = actual_type in ("string", "array")
     if form and not is_text_or_list and not fits:
-        return form, _NO_FORMAT.get(found, "")
+        return form, _NO_FORMAT.get(actual_type, "")
     if form and is_text_or_list and not {"number", "integer"} & set(wanted):
         return None  # a list passes, too
-    return None if fits else (",".join(wanted), found)
+    return None if fits else (",".join(wanted), actual_type)
 
 
 def _in_enum(value: Any, enum: list[Any]) -> bool:
-    for each in enum:
-        if type(each) is type(value) and each == value and each is not None:
+    for option in enum:
+        if type(option) is type(value) and option == value and option is not None:
             return True
-        numbers = type(each) in (int, float) and type(value) in (int, float)
-        if numbers and type(each)(value) == each:  # a fraction is cut off before it is compared
+        numbers = type(option) in (int, float) and type(value) in (int, float)
+        if numbers and type(option)(value) == option:  # a fraction is cut off before it is compared
             return True
     return False
 
@@ -98,8 +98,8 @@ def _multiple(value: float, factor: float) -> tuple[bool, float]:
         return whole > 0 and value % whole == 0, whole
     if factor <= 0:
         return False, factor
-    found = value * (1 / factor) if factor < 1 else value / factor
-    return abs(found - round(found)) < 1e-9, factor
+    quotient = value * (1 / factor) if factor < 1 else value / factor
+    return abs(quotient - round(quotient)) < 1e-9, factor
 
 
 def _limits(schema: Schema) -> Iterator[tuple[str, float, bool, str]]:
@@ -199,7 +199,7 @@ def _texts(schema: Schema) -> Iterator[Accepts]:
         yield lambda value: len(value) >= least
     if pattern:
         try:
-            search = regex.compiled(pattern).search
+            search = regex.compile_pattern(pattern).search
         except EvaluationError:
             yield _nothing
         else:
@@ -337,8 +337,8 @@ class Pair:
             return None
         if self._by_key is None:
             self._by_key = {}
-            for each in self.old:
-                self._by_key.setdefault(self._key(each), each)
+            for entry in self.old:
+                self._by_key.setdefault(self._key(entry), entry)
         before = self._by_key.get(self._key(self.new[place]))
         return None if before is None else Pair(self.new[place], before, items)
 
@@ -379,10 +379,10 @@ class Values:
         if self.accepts(value):
             return []
         found = _report_part(self.schema, value, "", old)
-        return [_placed(name, cause, path) for name, cause in found.wrong.values()]
+        return [_cause_at_path(name, cause, path) for name, cause in found.wrong.values()]
 
 
-def _placed(name: str, cause: Cause, path: str) -> Cause:
+def _cause_at_path(name: str, cause: Cause, path: str) -> Cause:
     inside = name.removeprefix(".") if name != "." else ""
     return Cause(f"{path}.{inside}" if path and inside else path or inside or NO_PATH, cause.reason, cause.message)
 
@@ -398,9 +398,9 @@ def _report(schema: Schema, value: Any, name: str, was: Pair | None) -> _Result:
     problem = _type_problem(schema, value)
     has_type = bool(types_of(schema) or _format(schema))
     if problem is not None:
-        wanted, found = problem
-        text = f"{name} in body must be of type {wanted}: {quoted(found)}"
-        result.add(text, name, wrong_type("", found, text))
+        wanted, actual_type = problem
+        text = f"{name} in body must be of type {wanted}: {quoted_text(actual_type)}"
+        result.add(text, name, wrong_type("", actual_type, text))
     if value is None:
         result.matches += problem is None
         _report_enum(schema, value, name, result)
@@ -428,29 +428,29 @@ def _report_alternatives(schema: Schema, value: Any, name: str, was: Pair | None
     result = _Result(1)
     if some := schema.get("anyOf"):
         best: _Result | None = None
-        for each in some:
-            found = _report(each, value, name, was)
-            if not found.wrong:
-                best = found
+        for alternative in some:
+            report = _report(alternative, value, name, was)
+            if not report.wrong:
+                best = report
                 break
-            if best is None or found.matches > best.matches:
-                best = found
+            if best is None or report.matches > best.matches:
+                best = report
         assert best is not None
         if best.wrong:
-            result.add_about_all(f"{quoted(name)} must validate at least one schema (anyOf)")
+            result.add_about_all(f"{quoted_text(name)} must validate at least one schema (anyOf)")
         result.merge(best)
     if one := schema.get("oneOf"):
         _report_one_of([_report(each, value, name, was) for each in one], name, result)
     if every := schema.get("allOf"):
         results = [_report(each, value, name, was) for each in every]
-        for found in results:
-            result.merge(found)
+        for report in results:
+            result.merge(report)
         valid = sum(not found.wrong for found in results)
         if valid != len(results):
             none = "" if valid else ". None validated"
-            result.add_about_all(f"{quoted(name)} must validate all the schemas (allOf){none}")
+            result.add_about_all(f"{quoted_text(name)} must validate all the schemas (allOf){none}")
     if schema.get("not") is not None and not _report(schema["not"], value, name, was).wrong:
-        result.add_about_all(f"{quoted(name)} must not validate the schema (not)")
+        result.add_about_all(f"{quoted_text(name)} must not validate the schema (not)")
     return result
 
 
@@ -460,7 +460,7 @@ def _report_one_of(results: list[_Result], name: str, result: _Result) -> None:
         result.merge(valid[0])
         return
     why = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-    result.add_about_all(f"{quoted(name)} must validate one and only one schema (oneOf). {why}")
+    result.add_about_all(f"{quoted_text(name)} must validate one and only one schema (oneOf). {why}")
     if not valid:
         result.merge(max(results, key=lambda found: found.matches))
 
@@ -480,7 +480,7 @@ def _report_text(schema: Schema, value: str, name: str, result: _Result) -> None
     check = format_of(form) if form else None
     if check is not None:
         if not check(value):
-            text = f"{name} in body must be of type {form}: {quoted(value)}"
+            text = f"{name} in body must be of type {form}: {quoted_text(value)}"
             result.add(text, name, wrong_type("", value, text))
         result.matches += 1
 
@@ -515,9 +515,9 @@ def _report_number(schema: Schema, value: float, name: str, result: _Result) -> 
 def _report_list(schema: Schema, value: list[Any], name: str, was: Pair | None, result: _Result) -> None:
     items = schema.get("items")
     if isinstance(items, Mapping):
-        for place, each in enumerate(value):
+        for place, entry in enumerate(value):
             inner = None if was is None else was.index(place)
-            result.merge(_report_part(items, each, f"{name}[{place}]", inner))
+            result.merge(_report_part(items, entry, f"{name}[{place}]", inner))
     count, least, most = len(value), schema.get("minItems"), schema.get("maxItems")
     if least is not None and count < least:
         text = f"{name} in body should have at least {least} items"
@@ -532,7 +532,7 @@ def _report_enum(schema: Schema, value: Any, name: str, result: _Result) -> None
     if enum and not _in_enum(value, enum):
         text = f"{name} in body should be one of {enum}"
         allowed = (each if isinstance(each, str) else as_json(each) for each in enum)
-        result.add(text, name, unsupported("", value, allowed))
+        result.add(text, name, not_supported("", value, allowed))
 
 
 def _report_object(schema: Schema, value: dict[str, Any], name: str, was: Pair | None, result: _Result) -> None:
@@ -543,7 +543,7 @@ def _report_object(schema: Schema, value: dict[str, Any], name: str, was: Pair |
     if most is not None and count > most:
         result.add(f"{name} in body should have at most {most} properties", name, too_many("", count, most))
     named, others = schema.get("properties") or {}, schema.get("additionalProperties")
-    for key, each in value.items():
+    for key, member in value.items():
         if key in named:
             continue
         if others is False:
@@ -551,12 +551,12 @@ def _report_object(schema: Schema, value: dict[str, Any], name: str, was: Pair |
             result.add(text, name, invalid("", key, text))
         elif isinstance(others, Mapping):
             inner = None if was is None else was.key(key)
-            result.merge(_report_part(others, each, f"{name}.{key}", inner))
-    for key, each in named.items():
+            result.merge(_report_part(others, member, f"{name}.{key}", inner))
+    for key, member in named.items():
         if key in value:
             is_type_meta = not name and key in ("apiVersion", "kind")
             inner = None if was is None or is_type_meta else was.key(key)
-            result.merge(_report_part(each, value[key], f"{name}.{key}" if name else key, inner))
+            result.merge(_report_part(member, value[key], f"{name}.{key}" if name else key, inner))
     for key in schema.get("required") or ():
         if key not in value:
             result.add(f"{name}.{key} in body is required", f"{name}.{key}", required(""))

@@ -61,7 +61,7 @@ class WebhookConverter:
         version = str(sent[0].get("apiVersion")).rpartition("/")[2]
         about = f"conversion webhook for {self._kind.format(version=version)}"
         try:
-            converted = iter(_converted(sent, await self._review(sent, api_version), api_version))
+            converted = iter(_with_old_metadata(sent, await self._review(sent, api_version), api_version))
         except _Failed as error:
             raise ApiError(f"{about} {error}") from None
         return [each if each.get("apiVersion") == api_version else next(converted) for each in documents]
@@ -81,9 +81,9 @@ class WebhookConverter:
             "apiextensions.k8s.io/v1",
             "ConversionReview",
         ):
-            found = f"{answer.get('apiVersion') or ''}, Kind={answer.get('kind') or ''}"
+            actual = f"{answer.get('apiVersion') or ''}, Kind={answer.get('kind') or ''}"
             wanted = "apiextensions.k8s.io/v1, Kind=ConversionReview"
-            raise _Failed(f"failed: expected webhook response of {wanted}, got {found}")
+            raise _Failed(f"failed: expected webhook response of {wanted}, got {actual}")
         response = answer.get("response")
         if not isinstance(response, dict):
             raise _Failed("failed: no response provided")
@@ -104,12 +104,12 @@ class WebhookConverter:
         with http_call(self._tracer, "POST", url, serving.get()) as call:
             body = await self._send(question, url, host, port, name, call)
         try:
-            found = msgspec.json.decode(body)
+            answer = msgspec.json.decode(body)
         except UNREADABLE as error:
             raise _Failed(f"failed: the answer is not JSON: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(answer, dict):
             raise _Failed("failed: the answer is not an object")
-        return found
+        return answer
 
     async def _send(self, question: Document, url: str, host: str, port: int, name: str | None, call: Call) -> bytes:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
@@ -121,7 +121,7 @@ class WebhookConverter:
                 aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
                 session.post(url, data=msgspec.json.encode(question), headers=headers, server_hostname=name) as answer,
             ):
-                call.answered(answer.status)
+                call.on_answered(answer.status)
                 body = await _whole(answer)
                 if answer.status != 200:
                     raise _Failed(f"failed: the server responded with the status code {answer.status}")
@@ -182,9 +182,9 @@ class _Fixed(aiohttp.abc.AbstractResolver):
         """Release nothing."""
 
 
-def _converted(sent: list[Document], answered: list[Any], api_version: str) -> list[Document]:
+def _with_old_metadata(sent: list[Document], answered: list[Any], api_version: str) -> list[Document]:
     """Return the converted objects with the metadata they had, labels and annotations excepted. Raises: _Failed."""
-    found: list[Document] = []
+    objects: list[Document] = []
     for place, (before, after) in enumerate(zip(sent, answered, strict=True)):
         about = f"returned invalid converted object at index {place}"
         if not isinstance(after, dict):
@@ -204,8 +204,8 @@ def _converted(sent: list[Document], answered: list[Any], api_version: str) -> l
                 raise _Failed(f"{about}: must have the same {shown}: {old.get(name) or ''} != {new.get(name) or ''}")
         meta = {name: value for name, value in old.items() if name not in _CHANGEABLE}
         meta.update({name: new[name] for name in _CHANGEABLE if name in new})
-        found.append({**after, "metadata": meta})
-    return found
+        objects.append({**after, "metadata": meta})
+    return objects
 
 
 def make_webhooks(address: Address, tracer: Tracer) -> Callable[[Document], Converter]:

@@ -101,15 +101,15 @@ def _round(value: float) -> int:
 def limits_of(levels: Mapping[str, Shares], server_limit: int) -> dict[str, Limits]:
     """Return the limits of every level, for a server that executes `server_limit` seats at once."""
     total = sum(each.shares for each in levels.values())
-    found: dict[str, Limits] = {}
-    for name, each in levels.items():
-        nominal = math.ceil(server_limit * each.shares / total) if total else 0
-        lendable = _round(nominal * each.lendable_percent / 100)
+    limits: dict[str, Limits] = {}
+    for name, level in levels.items():
+        nominal = math.ceil(server_limit * level.shares / total) if total else 0
+        lendable = _round(nominal * level.lendable_percent / 100)
         borrowed = server_limit
-        if each.borrowing_percent is not None:
-            borrowed = _round(nominal * each.borrowing_percent / 100)
-        found[name] = Limits(nominal, nominal - lendable, nominal + borrowed)
-    return found
+        if level.borrowing_percent is not None:
+            borrowed = _round(nominal * level.borrowing_percent / 100)
+        limits[name] = Limits(nominal, nominal - lendable, nominal + borrowed)
+    return limits
 
 
 def max_seats(nominal: int, hand: int) -> int:
@@ -154,7 +154,7 @@ def adjust(limits: Mapping[str, Limits], demands: Mapping[str, Smoothed], curren
         bounds[name] = Bounds(max(lower, demand.smoothed), lower, limit.upper)
     targets = {name: each.target for name, each in bounds.items()}
     try:
-        found, fair = allocate(sum(each.nominal for each in limits.values()), list(bounds.values()))
+        allocations, fair = allocate(sum(each.nominal for each in limits.values()), list(bounds.values()))
     except Impossible:
         return Adjusted(dict(current), targets, None)
-    return Adjusted({name: _round(each) for name, each in zip(bounds, found, strict=True)}, targets, fair)
+    return Adjusted({name: _round(each) for name, each in zip(bounds, allocations, strict=True)}, targets, fair)

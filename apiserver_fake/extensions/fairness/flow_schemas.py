@@ -129,19 +129,19 @@ class FlowSchemas:
         """Return the first schema that matches a request."""
         for schema in self._ordered:
             if any(_matches(rule, identity, asked) for rule in schema.spec.rules):
-                return _matched(schema)
+                return _matched_schema(schema)
         return None
 
-    def named(self, name: str) -> Matched | None:
+    def find_by_name(self, name: str) -> Matched | None:
         """Return the schema of that name."""
-        return next((_matched(each) for each in self._ordered if each.metadata.name == name), None)
+        return next((_matched_schema(each) for each in self._ordered if each.metadata.name == name), None)
 
 
 def _order(schema: FlowSchema) -> tuple[int, str]:
     return schema.spec.matching_precedence, schema.metadata.name
 
 
-def _matched(schema: FlowSchema) -> Matched:
+def _matched_schema(schema: FlowSchema) -> Matched:
     by, level = schema.spec.distinguisher_method, schema.spec.priority_level_configuration.name
     return Matched(schema.metadata.name, schema.metadata.uid, level, by.type if by is not None else "")
 
@@ -152,17 +152,17 @@ def as_client(identity: Identity) -> Identity:
     Mesh components have users of their own; the suggested schemas name `kube-system` service accounts for them. A
     node host is treated as its nodes.
     """
-    found = external(identity)
-    user, groups = found.user, found.groups
+    client = external(identity)
+    user, groups = client.user, client.groups
     if user == CLAIM_MANAGER.user:
         user = f"{_ACCOUNT}kube-system:resourceclaim-controller"
     elif user.startswith(CONTROLLER_PREFIX):
         user = f"{_ACCOUNT}kube-system:{user.removeprefix(CONTROLLER_PREFIX)}"
     elif NODE_HOSTS_GROUP in groups:
-        return replace(found, groups=(*groups, NODES_GROUP))
-    if user == found.user:
-        return found
-    return replace(found, user=user, groups=(*groups, *account_groups("kube-system")))
+        return replace(client, groups=(*groups, NODES_GROUP))
+    if user == client.user:
+        return client
+    return replace(client, user=user, groups=(*groups, *account_groups("kube-system")))
 
 
 def _matches(rule: _Rule, identity: Identity, asked: Attributes) -> bool:

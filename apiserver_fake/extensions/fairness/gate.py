@@ -142,18 +142,22 @@ class FairDispatch:
         if any(change.record.resource in (SCHEMAS, LEVELS) for change in changes):
             self._configure()
 
-    def _stored(self, kind: str, resource: str) -> dict[str, bytes]:
+    def _stored_bodies(self, kind: str, resource: str) -> dict[str, bytes]:
         records = self._store.select(resource, Selection()).records
         return {**self._mandatory[kind], **{each.name: each.body for each in records}}
 
     def _configure(self) -> None:
-        found: list[LevelConfiguration] = []
-        for name, body in self._stored("PriorityLevelConfiguration", LEVELS).items():
+        configurations: list[LevelConfiguration] = []
+        for name, body in self._stored_bodies("PriorityLevelConfiguration", LEVELS).items():
             try:
-                found.append(configuration_of(body))
+                configurations.append(configuration_of(body))
             except msgspec.ValidationError as error:  # it was taken by an older server: as if it did not exist
                 log.warning("fairness.level_ignored", name=name, why=str(error))
-        self._started(self.levels.configure(found, self._stored("FlowSchema", SCHEMAS).values(), self._clock.now()))
+        self._admit_requests(
+            self.levels.configure(
+                configurations, self._stored_bodies("FlowSchema", SCHEMAS).values(), self._clock.now()
+            )
+        )
         self._has_changed.set()
 
     async def run(self) -> None:
@@ -165,7 +169,7 @@ class FairDispatch:
     async def _adjust(self) -> None:
         while True:
             await asyncio.sleep(ADJUSTED_S)
-            self._started(self.levels.adjust(self._clock.now()))
+            self._admit_requests(self.levels.adjust(self._clock.now()))
             if any(level.is_quiescing and level.queues.is_idle for level in self.levels.levels.values()):
                 self._configure()
 
@@ -195,9 +199,9 @@ class FairDispatch:
 
     def _condition(self, shown: "_Dangling") -> Document | None:
         """Return the condition Dangling that a flow schema should have and has not."""
-        level, found = shown.level, self.levels.levels.get(shown.level)
+        level, level_state = shown.level, self.levels.levels.get(shown.level)
         text = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}"'
-        if found is not None and not found.is_quiescing:
+        if level_state is not None and not level_state.is_quiescing:
             wanted = {"status": "False", "reason": "Found", "message": f"{text} and it exists"}
         else:
             wanted = {"status": "True", "reason": "NotFound", "message": f"{text} but there is no such object"}
@@ -260,7 +264,7 @@ class FairDispatch:
                 raise TooManyRequests(f"{identity.user} creates too many {kind.rstrip('/')}", retry_after_s=1)
         request, started = self.levels.start(flow, identity, asked, cost, self._clock.now())
         if started:
-            self._started(started)
+            self._admit_requests(started)
         if isinstance(request, Refused):
             raise Overloaded(request.retry_after_s)
         return request
@@ -291,19 +295,19 @@ class FairDispatch:
             return
         started = self.levels.finish(request, self._clock.now())
         if started:
-            self._started(started)
+            self._admit_requests(started)
         if request.work.additional_s > 0:
             asyncio.get_running_loop().call_later(request.work.additional_s, self._release, request)
 
     def _release(self, request: QueuedRequest) -> None:
-        self._started(self.levels.release(request, self._clock.now()))
+        self._admit_requests(self.levels.release(request, self._clock.now()))
 
     def _withdraw(self, request: QueuedRequest, why: str) -> int:
         retry_after_s, started = self.levels.withdraw(request, why, self._clock.now())
-        self._started(started)
+        self._admit_requests(started)
         return retry_after_s
 
-    def _started(self, requests: Iterable[QueuedRequest]) -> None:
+    def _admit_requests(self, requests: Iterable[QueuedRequest]) -> None:
         for request in requests:
             if request.decide is not None:
                 request.decide(True)

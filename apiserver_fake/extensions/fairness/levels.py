@@ -244,16 +244,18 @@ class PriorityLevels:
         """Lend and borrow concurrency by the demand since the last call; return the requests that are executed now."""
         for level in self.levels.values():
             level.demand = level.demand.after(level.queues.demand(now_s))
-        found = adjust(
+        adjustment = adjust(
             {name: level.limits for name, level in self.levels.items()},
             {name: level.demand for name, level in self.levels.items()},
             {name: level.current for name, level in self.levels.items()},
         )
-        self.fair = self.fair if found.fair is None else found.fair
+        self.fair = self.fair if adjustment.fair is None else adjustment.fair
         started: list[QueuedRequest] = []
         for name, level in self.levels.items():
-            level.current, level.target = found.current[name], found.targets[name]
-            started += self._noted(level.queues.configure(level.configuration.queuing, level.current, now_s), now_s)
+            level.current, level.target = adjustment.current[name], adjustment.targets[name]
+            started += self._count_dispatches(
+                level.queues.configure(level.configuration.queuing, level.current, now_s), now_s
+            )
         return started
 
     def flow_of(self, identity: Identity, asked: Attributes) -> Flow:
@@ -262,7 +264,7 @@ class PriorityLevels:
         key = self._schemas.kind_of(client, asked)
         flow = self._flows.get(key)
         if flow is None:
-            matched = self._schemas.match(client, asked) or self._schemas.named(CATCH_ALL)
+            matched = self._schemas.match(client, asked) or self._schemas.find_by_name(CATCH_ALL)
             if matched is None or matched.level not in self.levels:
                 matched = Matched(CATCH_ALL, "", CATCH_ALL)
             if len(self._flows) >= FLOWS_MAX:
@@ -311,7 +313,7 @@ class PriorityLevels:
         counters.seats_in_queues += request.most
         assert request.queue is not None
         counters.lengths.observe(len(request.queue.waiting))
-        return request, self._noted(queues.dispatch(now_s), now_s)
+        return request, self._count_dispatches(queues.dispatch(now_s), now_s)
 
     def finish(self, request: QueuedRequest, now_s: float) -> list[QueuedRequest]:
         """End an executed request and return the requests that are executed now.
@@ -326,7 +328,7 @@ class PriorityLevels:
             counters.seats_executing -= request.most
         queues = flow.level.queues
         if queues.waiting:
-            return self._noted(queues.finish(request, now_s), now_s)
+            return self._count_dispatches(queues.finish(request, now_s), now_s)
         queues.finish(request, now_s)
         return []
 
@@ -334,7 +336,7 @@ class PriorityLevels:
         """Release the seats that a finished request has kept, and return the requests that are executed now."""
         flow: Flow = request.flow
         flow.counters.seats_executing -= request.most
-        return self._noted(flow.level.queues.release(request, now_s), now_s)
+        return self._count_dispatches(flow.level.queues.release(request, now_s), now_s)
 
     def withdraw(self, request: QueuedRequest, why: str, now_s: float) -> tuple[int, list[QueuedRequest]]:
         """Remove a waiting request. Return its Retry-After in seconds, and the requests that are executed now."""
@@ -344,10 +346,10 @@ class PriorityLevels:
         counters.seats_in_queues -= request.most
         counters.rejected[why] = counters.rejected.get(why, 0) + 1
         counters.waited_s.observe(now_s - request.arrival_s)
-        started = self._noted(flow.level.queues.withdraw(request, why, now_s), now_s)
+        started = self._count_dispatches(flow.level.queues.withdraw(request, why, now_s), now_s)
         return flow.level.retry_after.note(now_s), started
 
-    def _noted(self, requests: list[QueuedRequest], now_s: float) -> list[QueuedRequest]:
+    def _count_dispatches(self, requests: list[QueuedRequest], now_s: float) -> list[QueuedRequest]:
         for request in requests:
             counters = request.flow.counters
             counters.in_queues -= 1

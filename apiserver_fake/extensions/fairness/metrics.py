@@ -31,7 +31,7 @@ def _levels(name: str, text: str, read: Callable[[Level], float], make: _Made = 
     return make(f"apiserver_flowcontrol_{name}", text, values, "priority_level")
 
 
-def _rejected(levels: PriorityLevels) -> Mapping[tuple[str, str, str], float]:
+def _rejection_counts(levels: PriorityLevels) -> Mapping[tuple[str, str, str], float]:
     return {(*key, why): n for key, each in sorted(levels.counters.items()) for why, n in sorted(each.rejected.items())}
 
 
@@ -39,7 +39,7 @@ METRICS: Final[Metrics[PriorityLevels]] = Metrics(
     counter(
         "apiserver_flowcontrol_rejected_requests_total",
         "Requests that priority and fairness refused.",
-        _rejected,
+        _rejection_counts,
         *_FLOW,
         "reason",
     ),

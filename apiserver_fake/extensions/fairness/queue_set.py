@@ -92,8 +92,8 @@ class Queue:
 def hand_of(hashed: int, queues: int, size: int) -> tuple[int, ...]:
     """Return the `size` different queues, of `queues`, that are dealt to a flow with this hash."""
     remainders: list[int] = []
-    for each in range(size):
-        hashed, remainder = divmod(hashed, queues - each)
+    for index in range(size):
+        hashed, remainder = divmod(hashed, queues - index)
         remainders.append(remainder)
     hand: list[int] = []
     for place, card in enumerate(remainders):
@@ -216,7 +216,7 @@ class QueueSet:
         queue.work_waiting += request.total_work
         self.waiting += 1
         self.seats_waiting += request.most
-        self._bound(queue)
+        self._clamp_virtual_time(queue)
         self._note_demand()
         return ""
 
@@ -238,7 +238,7 @@ class QueueSet:
             queue.executing -= 1
             # The start was estimated with another service time than it had.
             queue.next_r -= request.work.seats * (ESTIMATED_SERVICE_S - (now_s - request.start_s))
-            self._bound(queue)
+            self._clamp_virtual_time(queue)
             if not queue.executing and not queue.waiting:
                 self._busy -= 1
         if request.work.additional_s > 0:
@@ -262,7 +262,7 @@ class QueueSet:
         request.state = FINISHED
         if not queue.executing and not queue.waiting:
             self._busy -= 1
-        self._bound(queue)
+        self._clamp_virtual_time(queue)
         self.rejected += 1
         self.timed_out += why == TIME_OUT
         self.cancelled += why == CANCELLED
@@ -276,13 +276,13 @@ class QueueSet:
         self._sync(now_s)
         duration_s = now_s - self._since_s
         now = self.seats_in_use + self.seats_waiting
-        found = Demand(float(now), 0.0, max(self._most, now))
+        demand = Demand(float(now), 0.0, max(self._most, now))
         if duration_s > 0:
             average = self._sum / duration_s
             variance = max(0.0, self._square_sum / duration_s - average * average)
-            found = Demand(average, variance**0.5, max(self._most, now), duration_s)
+            demand = Demand(average, variance**0.5, max(self._most, now), duration_s)
         self._since_s, self._sum, self._square_sum, self._most = now_s, 0.0, 0.0, now
-        return found
+        return demand
 
     # -- inside
 
@@ -352,13 +352,13 @@ class QueueSet:
         self.seats_waiting -= request.most
 
     def _dispatch(self) -> list[QueuedRequest]:
-        found: list[QueuedRequest] = []
+        requests: list[QueuedRequest] = []
         while self.waiting and self.seats_in_use < self.limit:
             request = self._next()
             if request is None:
                 break
-            found.append(request)
-        return found
+            requests.append(request)
+        return requests
 
     def _next(self) -> QueuedRequest | None:
         """Execute the request that finishes first in virtual time, unless it does not fit; equal queues take turns."""
@@ -380,10 +380,10 @@ class QueueSet:
         self._leave(best, request)
         self._execute(request)
         best.executing -= 1
-        self._bound(best)
+        self._clamp_virtual_time(best)
         return request
 
-    def _bound(self, queue: Queue) -> None:
+    def _clamp_virtual_time(self, queue: Queue) -> None:
         """Let no request be dispatched in virtual time before it arrived: a queue that uses less than its share does
         not save it."""
         oldest = queue.oldest

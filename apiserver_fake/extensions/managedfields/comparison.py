@@ -84,17 +84,17 @@ def step_of(shape: Shape, item: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return _quoted(value) if type(value) is str else encode(value).decode()
+    return _quoted_text(value) if type(value) is str else encode(value).decode()
 
 
 @lru_cache(maxsize=4096)
-def _quoted(text: str) -> str:
+def _quoted_text(text: str) -> str:
     return encode(text).decode()
 
 
 @lru_cache(maxsize=4096)
 def _keyed_by(head: str, text: str) -> str:
-    return f"k:{{{head}{_quoted(text)}}}"
+    return f"k:{{{head}{_quoted_text(text)}}}"
 
 
 def _is_keyed(shape: Shape) -> bool:
@@ -125,21 +125,21 @@ _PLANS_MAX, _MEMBERS_MAX = 256, 64
 
 
 def _plan(shape: Shape, names: tuple[str, ...]) -> _Plan:
-    found = shape.plans.get(names)
-    if found is None:
+    plan = shape.plans.get(names)
+    if plan is None:
         known = shape.fields
         members = tuple(
             (f"f:{name}", name, shape.member(name), known is None or name not in known) for name in sorted(names)
         )
         below = {step: LEAF for step, *_ in members}
         is_declared = known is None or shape.values is not None or shape.keeps_unknown or known.keys() >= set(names)
-        found = _Plan(members, is_declared, below, {SELF: LEAF, **below}, {})
+        plan = _Plan(members, is_declared, below, {SELF: LEAF, **below}, {})
         if known is not None and len(names) <= _MEMBERS_MAX:
             if len(shape.plans) >= _PLANS_MAX:
                 shape.plans.clear()
-            shape.plans[names] = found
-    assert isinstance(found, _Plan)
-    return found
+            shape.plans[names] = plan
+    assert isinstance(plan, _Plan)
+    return plan
 
 
 def fields_of(document: Document, shape: Shape) -> Fields:
@@ -158,18 +158,18 @@ def _below(value: Any, shape: Shape) -> Fields | None:
         plan = _plan(shape, tuple(value))
         if _CONTAINERS.isdisjoint(map(type, value.values())):
             return plan.below
-        found = {}
+        fields = {}
         for step, name, member, is_itself in plan.members:
             child = value[name]
             if type(child) not in _CONTAINERS:
-                found[step] = LEAF
+                fields[step] = LEAF
                 continue
             node = _below(child, member)
             if is_itself or child == {}:
                 node = _with_self(node)
             if node is not None:
-                found[step] = node
-        return found or None
+                fields[step] = node
+        return fields or None
     if isinstance(value, list) and _is_keyed(shape):
         items = shape.items or ANYTHING
         return in_order({step_of(shape, item): _with_self(_below(item, items)) for item in value}) or None
@@ -198,7 +198,7 @@ _ANY = _SCALARS | _CONTAINERS
 
 
 def is_declared(value: Any, shape: Shape) -> bool:
-    """Whether a configuration fits its type. False may be wrong; `undeclared` is exact."""
+    """Whether a configuration fits its type. False may be wrong; `type_errors` is exact."""
     return type(value) in _KINDS.get(shape.type, _ANY) and _is_declared_below(value, shape)
 
 
@@ -212,8 +212,8 @@ def _is_declared_below(value: Any, shape: Shape) -> bool:
         kinds = tuple(map(type, value.values()))
         is_known = plan.kinds.get(kinds)
         if is_known is None:
-            found = zip(value, kinds, strict=True)
-            is_known = all(kind in _KINDS.get(shape.member(name).type, _ANY) for name, kind in found)
+            typed_members = zip(value, kinds, strict=True)
+            is_known = all(kind in _KINDS.get(shape.member(name).type, _ANY) for name, kind in typed_members)
             if len(plan.kinds) >= _PLANS_MAX:
                 plan.kinds.clear()
             plan.kinds[kinds] = is_known
@@ -239,22 +239,22 @@ def _is_declared_below(value: Any, shape: Shape) -> bool:
     return True
 
 
-def undeclared(document: Any, shape: Shape, at: Path = ()) -> Iterator[str]:
+def type_errors(document: Any, shape: Shape, at: Path = ()) -> Iterator[str]:
     """Yield why a configuration does not fit its type: unknown fields, values of other types, duplicate list keys."""
     if document is None:
         return
-    if wrong := _unexpected(document, shape):
+    if wrong := _type_error(document, shape):
         yield f"{text_of(at)}: {wrong}"
     elif isinstance(document, dict) and shape.fields is not None:
         for name, child in document.items():
             here = (*at, f"f:{name}")
             if name in shape.fields or shape.values is not None:
-                yield from undeclared(child, shape.member(name), here)
+                yield from type_errors(child, shape.member(name), here)
             elif not shape.keeps_unknown:
                 yield f"{text_of(here)}: field not declared in schema"
     elif isinstance(document, dict) and shape.values is not None:
         for name, child in document.items():
-            yield from undeclared(child, shape.values, (*at, f"f:{name}"))
+            yield from type_errors(child, shape.values, (*at, f"f:{name}"))
     elif isinstance(document, list) and _is_keyed(shape):
         seen: set[str] = set()
         for index, item in enumerate(document):
@@ -269,13 +269,13 @@ def undeclared(document: Any, shape: Shape, at: Path = ()) -> Iterator[str]:
             if step in seen:
                 yield f"{text_of(at)}: duplicate entries for key {text_of((step,))}"
             seen.add(step)
-            yield from undeclared(item, shape.items or ANYTHING, (*at, step))
+            yield from type_errors(item, shape.items or ANYTHING, (*at, step))
     elif isinstance(document, list) and shape.items is not None:
         for index, item in enumerate(document):
-            yield from undeclared(item, shape.items, (*at, f"i:{index}"))
+            yield from type_errors(item, shape.items, (*at, f"i:{index}"))
 
 
-def _unexpected(value: Any, shape: Shape) -> str:
+def _type_error(value: Any, shape: Shape) -> str:
     """Return why a value cannot be of that type; "" where it can. Times and amounts are read later."""
     match shape.type:
         case "object" if not isinstance(value, dict):
@@ -333,11 +333,11 @@ def _whole(value: Any, shape: Shape) -> Fields:
         plan = _plan(shape, tuple(value))
         if _CONTAINERS.isdisjoint(map(type, value.values())):
             return plan.whole
-        found = {SELF: LEAF}
+        fields = {SELF: LEAF}
         for step, name, member, _ in plan.members:
             child = value[name]
-            found[step] = _whole(child, member) if type(child) in _CONTAINERS else LEAF
-        return found
+            fields[step] = _whole(child, member) if type(child) in _CONTAINERS else LEAF
+        return fields
     if isinstance(value, list) and value and _is_keyed(shape):
         items = shape.items or ANYTHING
         return in_order({SELF: LEAF, **{step_of(shape, item): _whole(item, items) for item in value}})
@@ -379,7 +379,7 @@ def _node(found: dict[str, Any]) -> Fields | None:
 
 def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Three:
     items = shape.items or ANYTHING
-    before, after = _grouped(old, shape), _grouped(new, shape)
+    before, after = _items_by_step(old, shape), _items_by_step(new, shape)
     added: dict[str, Any] = {}
     modified: dict[str, Any] = {}
     removed: dict[str, Any] = {}
@@ -403,7 +403,7 @@ def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Three:
     return _node(added), _node(modified), _node(removed)
 
 
-def _grouped(items: list[Any], shape: Shape) -> dict[str, list[Any]]:
+def _items_by_step(items: list[Any], shape: Shape) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for item in items:
         found.setdefault(step_of(shape, item), []).append(item)
@@ -413,7 +413,7 @@ def _grouped(items: list[Any], shape: Shape) -> dict[str, list[Any]]:
 # -- merging
 
 
-def merged(live: Any, wanted: Any, shape: Shape) -> Any:
+def merge_by_schema(live: Any, wanted: Any, shape: Shape) -> Any:
     """Return `live` merged with every field that the configuration `wanted` sets; unchanged parts are shared."""
     if live is MISSING or live is None:
         return wanted
@@ -424,7 +424,7 @@ def merged(live: Any, wanted: Any, shape: Shape) -> Any:
         for name, value in wanted.items():
             before = live.get(name, MISSING)
             if type(value) in _CONTAINERS or value is None:
-                value = merged(before, value, shape.member(name))
+                value = merge_by_schema(before, value, shape.member(name))
             elif type(value) is type(before) and value == before and type(value) is not float:
                 continue
             if value is not before:
@@ -443,8 +443,8 @@ def _merged_lists(live: list[Any], wanted: list[Any], shape: Shape) -> list[Any]
     items = shape.items or ANYTHING
     left, right = [step_of(shape, item) for item in live], [step_of(shape, item) for item in wanted]
     if left == right and len(set(left)) == len(left):
-        found = [merged(before, item, items) for before, item in zip(live, wanted, strict=True)]
-        return live if all(map(is_, found, live)) else found
+        merged_items = [merge_by_schema(before, item, items) for before, item in zip(live, wanted, strict=True)]
+        return live if all(map(is_, merged_items, live)) else merged_items
     have: dict[str, Any] = {}
     for step, item in zip(left, live, strict=True):
         # What stands there twice has no item of its own to be merged with.
@@ -459,7 +459,7 @@ def _merged_lists(live: list[Any], wanted: list[Any], shape: Shape) -> list[Any]
             step = left[at]
             if step == right[to]:
                 done.add(step)
-                result.append(merged(have[step], want[step], items))
+                result.append(merge_by_schema(have[step], want[step], items))
                 at, to, shared = at + 1, to + 1, shared[1:]
                 continue
             if step in want and shared and shared[0] != step:
@@ -477,7 +477,7 @@ def _merged_lists(live: list[Any], wanted: list[Any], shape: Shape) -> list[Any]
         if to < len(right):
             step = right[to]
             done.add(step)
-            result.append(merged(have.get(step, MISSING), want[step], items))
+            result.append(merge_by_schema(have.get(step, MISSING), want[step], items))
             to += 1
             if shared and shared[0] == step:
                 shared = shared[1:]
@@ -530,7 +530,7 @@ def with_named(fields: Fields, shape: Shape) -> Fields:
     return result
 
 
-def pruned(merged_now: Document, last: Fields, managed: Fields, shape: Shape) -> Document:
+def prune_unowned(merged_now: Document, last: Fields, managed: Fields, shape: Shape) -> Document:
     """Return the merged object without the fields that the manager applied before and that no manager has any
     more.
 

@@ -16,19 +16,19 @@ from apiserver_fake.extensions.managedfields.managers import (
     Managed,
     Manager,
     Version,
-    applied,
+    apply_configuration,
     empty,
-    encoded,
+    encode_managers,
     first,
     of_request,
-    updated,
+    update_managers,
     without_managers,
 )
 from apiserver_fake.registry.catalogue import Kind
 from apiserver_fake.registry.managers import STATUS, Applied
 from apiserver_fake.registry.schema.schemas import Shape
 from apiserver_fake.registry.sessions import Unanswered
-from apiserver_fake.registry.status_metadata import ALL, written
+from apiserver_fake.registry.status_metadata import ALL, writable_members
 from apiserver_fake.registry.versions import Versions
 from services.api.errors import ApiError, invalid
 from services.api.identity import CONTROLLER_PREFIX, NODE_PREFIX, SCHEDULER, Identity
@@ -58,10 +58,10 @@ class TrackedManagers:
         name = component(self._identity) or self._request.field_manager or UNKNOWN
         return Manager(name, UPDATE, self._version, self._request.subresource)
 
-    def _ignored(self) -> Fields:
+    def _ignored_fields(self) -> Fields:
         """What this write cannot change: the status, or, where it is of the status, spec and metadata it leaves."""
         if self._request.subresource == STATUS:
-            kept = [name for name in ALL if name not in written(self._request.resource)]
+            kept = [name for name in ALL if name not in writable_members(self._request.resource)]
             meta = {} if not kept else {"f:metadata": LEAF if len(kept) == len(ALL) else {f"f:{n}": LEAF for n in kept}}
             return {"f:spec": LEAF, **meta}
         return {"f:status": LEAF} if STATUS in self._kind.resource.subresources else NOTHING
@@ -75,7 +75,7 @@ class TrackedManagers:
         return change
 
     def _change(self, old: Document | None, new: Document, have: str, wanted: str) -> Comparison | None:
-        served = self._versions.served(wanted)
+        served = self._versions.served_version(wanted)
         if served is None:
             return None
         found = self._in([new] if old is None else [old, new], have, wanted)
@@ -89,10 +89,10 @@ class TrackedManagers:
         return [_content(each) for each in documents] if have != wanted else documents
 
     def _shape(self) -> Shape:
-        served = self._versions.served(self._version)
+        served = self._versions.served_version(self._version)
         return self._kind.shape if served is None else served.shape
 
-    def created(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
+    def managers_after_create(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
         """Return the `managedFields` of a new object after defaulting; [] for none.
 
         `sent`: the `managedFields` that its creator sent.
@@ -102,9 +102,11 @@ class TrackedManagers:
         managed = of_request(None, sent, is_subresource=False)
         if managed or self._version != self._kind.resource.api_version:
             return self._after(managed, None, new, wall_s)
-        return encoded(first(new, self._kind.shape, self._manager(), ignored=self._ignored(), time=format_time(wall_s)))
+        return encode_managers(
+            first(new, self._kind.shape, self._manager(), ignored=self._ignored_fields(), time=format_time(wall_s))
+        )
 
-    def updated(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
+    def managers_after_update(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
         """Return the `managedFields` of an updated object; [] for none. If nothing changed, those of `old` stay."""
         live = old["metadata"].get("managedFields") or []
         if not self.is_outside and not live:
@@ -121,22 +123,22 @@ class TrackedManagers:
         live = [] if old is None else old["metadata"].get("managedFields") or []
         change = self._comparing(None if old is None else without_managers(old), without_managers(new))
         try:
-            found = updated(
+            managers = update_managers(
                 managed,
                 change,
                 self._manager(),
                 api_version=self._version,
-                ignored=self._ignored(),
+                ignored=self._ignored_fields(),
                 time=format_time(wall_s),
             )
         except Unanswered:
             raise
         except ApiError:
             return list(live)
-        return encoded(found, live)
+        return encode_managers(managers, live)
 
-    def applied(self, live: Document | None, config: Document, wall_s: float) -> Applied:
-        """Return the object after applying the configuration. Raises: as `managers.applied`."""
+    def apply(self, live: Document | None, config: Document, wall_s: float) -> Applied:
+        """Return the object after applying the configuration. Raises: as `managers.apply_configuration`."""
         stored, wanted = self._kind.resource.api_version, self._version
         version = Version(
             wanted, self._shape(), lambda before, after, other: self._change(before, after, wanted, other)
@@ -148,28 +150,28 @@ class TrackedManagers:
             seen = {"apiVersion": wanted, "kind": live["kind"], **content}
             seen["metadata"] = {**seen["metadata"], "managedFields": managers}
         request = self._request
-        result = applied(
+        result = apply_configuration(
             seen,
             config,
             version,
             manager=request.field_manager,
             subresource=request.subresource,
-            ignored=self._ignored(),
+            ignored=self._ignored_fields(),
             is_forced=request.force,
             time=format_time(wall_s),
         )
         kind = self._kind.resource.kind
         document = {"apiVersion": wanted, "kind": kind, **result.document}
         if wanted != stored:
-            document = self._checked(document, seen)
+            document = self._read_by_version(document, seen)
             [content] = self._in([document], wanted, stored)
             document = {"apiVersion": stored, "kind": kind, **content}
         stored_managers = None if live is None else live["metadata"].get("managedFields")
-        return Applied(document, encoded(result.managed, stored_managers))
+        return Applied(document, encode_managers(result.managed, stored_managers))
 
-    def _checked(self, document: Document, live: Document | None) -> Document:
+    def _read_by_version(self, document: Document, live: Document | None) -> Document:
         """Return the document as its version reads it. Raises: Invalid where the version's own rules refuse it."""
-        served = self._versions.served(self._version)
+        served = self._versions.served_version(self._version)
         if served is None or served.check is None:
             return document
         read, _, causes = served.check(document, live, self._request.subresource)

@@ -26,7 +26,7 @@ def is_member(node: Fields) -> bool:
     return not node or SELF in node
 
 
-def made(*, member: bool, below: dict[str, Any]) -> Fields | None:
+def node_of(*, member: bool, below: dict[str, Any]) -> Fields | None:
     """Return a node from its parts; None if it would be empty."""
     if not below:
         return LEAF if member else None
@@ -48,10 +48,10 @@ def union(one: Fields, other: Fields) -> Fields:
     """Return the fields in either set."""
     if not one or one is other:
         return other
-    return _merged(one, other) if other else one
+    return _merge_nodes(one, other) if other else one
 
 
-def _merged(one: Fields, other: Fields) -> Fields:
+def _merge_nodes(one: Fields, other: Fields) -> Fields:
     if len(one) < len(other):
         one, other = other, one
     result = dict(one)
@@ -72,7 +72,7 @@ def _union(one: Fields, other: Fields) -> Fields:
         return other if is_member(other) else {SELF: LEAF, **other}
     if not other:
         return one if SELF in one else {SELF: LEAF, **one}
-    return _merged(one, other)
+    return _merge_nodes(one, other)
 
 
 def difference(one: Fields, other: Fields) -> Fields:
@@ -97,7 +97,7 @@ def _difference(one: Fields, other: Fields) -> Fields | None:
             left = node if taken is None else _difference(node, taken)
             if left is not None:
                 below[step] = left
-    return made(member=member, below=below)
+    return node_of(member=member, below=below)
 
 
 def without_trees(one: Fields, other: Fields) -> Fields:
@@ -111,7 +111,7 @@ def without_trees(one: Fields, other: Fields) -> Fields:
             result[step] = node
         elif not is_member(taken):
             below = {name: each for name, each in node.items() if name != SELF}
-            left = made(member=is_member(node), below=dict(without_trees(below, taken)))
+            left = node_of(member=is_member(node), below=dict(without_trees(below, taken)))
             if left is not None:
                 result[step] = left
     return result
@@ -132,7 +132,7 @@ def _intersection(one: Fields, other: Fields) -> Fields | None:
         for step, node in one.items()
         if step != SELF and step in other and (left := _intersection(node, other[step])) is not None
     }
-    return made(member=is_member(one) and is_member(other), below=below)
+    return node_of(member=is_member(one) and is_member(other), below=below)
 
 
 def overlap(one: Fields, other: Fields) -> bool:
@@ -178,9 +178,9 @@ def in_order(node: Fields) -> Fields:
     return node if steps == [*node] else {step: node[step] for step in steps}
 
 
-def ordered(fields: Fields) -> Fields:
+def sort_fields(fields: Fields) -> Fields:
     """Return the set with the steps of all its nodes in order."""
-    return in_order({step: ordered(node) if node else LEAF for step, node in fields.items()})
+    return in_order({step: sort_fields(node) if node else LEAF for step, node in fields.items()})
 
 
 @lru_cache(maxsize=4096)

@@ -17,9 +17,9 @@ from apiserver_fake.extensions.managedfields.comparison import (
     compare,
     fields_of,
     is_declared,
-    merged,
-    pruned,
-    undeclared,
+    merge_by_schema,
+    prune_unowned,
+    type_errors,
 )
 from apiserver_fake.extensions.managedfields.fieldset import (
     LEAF,
@@ -31,15 +31,15 @@ from apiserver_fake.extensions.managedfields.fieldset import (
     difference,
     intersection,
     of,
-    ordered,
     overlap,
     paths,
+    sort_fields,
     text_of,
     union,
     without_trees,
 )
 from apiserver_fake.registry.schema.schemas import Shape
-from apiserver_fake.registry.validation.formats import quoted
+from apiserver_fake.registry.validation.formats import value_text
 from services.api.errors import UNREADABLE, BadRequest, Conflict
 from services.api.meta import Document
 
@@ -82,9 +82,9 @@ class Manager(NamedTuple):
     subresource: str = ""
 
     def __str__(self) -> str:
-        text = _quoted(self.name)
+        text = _quoted_text(self.name)
         if self.subresource:
-            text += f" with subresource {_quoted(self.subresource)}"
+            text += f" with subresource {_quoted_text(self.subresource)}"
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
 
@@ -101,7 +101,7 @@ Compare = Callable[[str], Comparison | None]
 """Function that compares the object before and after in a version; None for a version that is no longer served."""
 
 
-def _quoted(text: str) -> str:
+def _quoted_text(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
@@ -109,31 +109,31 @@ class Unreadable(ValueError):
     """An entry of `managedFields` is malformed."""
 
 
-def decoded(entries: Any, *, is_stored: bool = False) -> Managed:
+def decode_managers(entries: Any, *, is_stored: bool = False) -> Managed:
     """Return the managers in a document's `managedFields`. Stored entries are taken as well-formed.
 
     Raises: Unreadable.
     """
-    found: dict[Manager, Entry] = {}
-    for each in entries or ():
-        if not isinstance(each, dict) or each.get("fieldsType") != "FieldsV1":
+    managers: dict[Manager, Entry] = {}
+    for entry in entries or ():
+        if not isinstance(entry, dict) or entry.get("fieldsType") != "FieldsV1":
             raise Unreadable(
-                f"invalid fieldsType {quoted(each.get('fieldsType'))}" if isinstance(each, dict) else "no entry"
+                f"invalid fieldsType {value_text(entry.get('fieldsType'))}" if isinstance(entry, dict) else "no entry"
             )
-        fields, operation = each.get("fieldsV1") or {}, str(each.get("operation"))
+        fields, operation = entry.get("fieldsV1") or {}, str(entry.get("operation"))
         if not is_stored:
-            if operation not in (APPLY, UPDATE) or not each.get("apiVersion") or not _is_tree(fields):
-                raise Unreadable(f"invalid operation {quoted(operation)}")
-            fields = ordered(fields)
-        version = str(each.get("apiVersion") or "")
+            if operation not in (APPLY, UPDATE) or not entry.get("apiVersion") or not _is_tree(fields):
+                raise Unreadable(f"invalid operation {value_text(operation)}")
+            fields = sort_fields(fields)
+        version = str(entry.get("apiVersion") or "")
         key = Manager(
-            str(each.get("manager") or UNKNOWN),
+            str(entry.get("manager") or UNKNOWN),
             operation,
             version if operation == UPDATE else "",
-            str(each.get("subresource") or ""),
+            str(entry.get("subresource") or ""),
         )
-        found[key] = Entry(version, fields, str(each.get("time") or ""))
-    return found
+        managers[key] = Entry(version, fields, str(entry.get("time") or ""))
+    return managers
 
 
 def _is_tree(fields: Any) -> bool:
@@ -154,7 +154,7 @@ def _is_tree(fields: Any) -> bool:
     return True
 
 
-def encoded(managed: Managed, live: Any = None) -> list[Document]:
+def encode_managers(managed: Managed, live: Any = None) -> list[Document]:
     """Return the managers in the form of `managedFields`: applied entries first, then by time, name and
     version.
 
@@ -166,13 +166,13 @@ def encoded(managed: Managed, live: Any = None) -> list[Document]:
         manager, entry = item
         return manager.operation, entry.time, manager.name, entry.api_version, manager.subresource
 
-    found = []
+    managed_fields = []
     for manager, entry in sorted(managed.items(), key=place) if len(managed) > 1 else managed.items():
         stored = known.get(id(entry.fields))
         if stored is not None and stored.get("time", "") == entry.time:
-            found.append(stored)
+            managed_fields.append(stored)
             continue
-        found.append(
+        managed_fields.append(
             {
                 "manager": manager.name,
                 "operation": manager.operation,
@@ -183,7 +183,7 @@ def encoded(managed: Managed, live: Any = None) -> list[Document]:
                 **({"subresource": manager.subresource} if manager.subresource else {}),
             }
         )
-    return found
+    return managed_fields
 
 
 def of_request(live: Any, sent: Any, *, is_subresource: bool) -> Managed:
@@ -196,11 +196,11 @@ def of_request(live: Any, sent: Any, *, is_subresource: bool) -> Managed:
         if sent in ([], [{}]):
             return {}
         try:
-            if found := decoded(sent):
-                return found
+            if managers := decode_managers(sent):
+                return managers
         except Unreadable:
             pass
-    return decoded(live, is_stored=True)
+    return decode_managers(live, is_stored=True)
 
 
 # -- creations
@@ -209,7 +209,7 @@ def of_request(live: Any, sent: Any, *, is_subresource: bool) -> Managed:
 def first(new: Document, shape: Shape, manager: Manager, *, ignored: Fields, time: str) -> Managed:
     """Return the managers of a new object: its creator alone, with all fields of the document.
 
-    The result equals that of `updated` for an object that was empty before.
+    The result equals that of `update_managers` for an object that was empty before.
     """
     managed = {name: value for name, value in new.items() if f"f:{name}" not in ignored}
     managed = {name: value for name, value in managed.items() if name not in ("apiVersion", "kind", "metadata")}
@@ -225,7 +225,7 @@ def first(new: Document, shape: Shape, manager: Manager, *, ignored: Fields, tim
 # -- updates
 
 
-def updated(
+def update_managers(
     managed: Managed, comparison: Compare, manager: Manager, *, api_version: str, ignored: Fields, time: str
 ) -> Managed:
     """Return the managers after an update: changed fields belong to the updating manager alone, removed fields
@@ -239,13 +239,13 @@ def updated(
     before = managed.get(manager)
     # What the manager has already stays as it is: taken from it and given to it again it would be the same.
     has_all = before is not None and own and not change.removed and covers(before.fields, own)
-    others = _released(managed, comparison, manager if has_all else None, ignored, versions)
+    others = _release_fields(managed, comparison, manager if has_all else None, ignored, versions)
     if has_all and before is not None:
         others[manager] = Entry(api_version, before.fields, time)
     elif own:
         before = others.get(manager)
         others[manager] = Entry(api_version, union(own, before.fields) if before is not None else own, time)
-    return _capped(others)
+    return _cap_updaters(others)
 
 
 def _change_in(
@@ -253,12 +253,12 @@ def _change_in(
 ) -> Comparison | None:
     """Return how the object changes as a version has it, without what is ignored; None if it is not served."""
     if version not in known:
-        found = comparison(version)
-        known[version] = None if found is None else found.without(ignored)
+        change = comparison(version)
+        known[version] = None if change is None else change.without(ignored)
     return known[version]
 
 
-def _released(
+def _release_fields(
     managed: Managed, comparison: Compare, kept: Manager | None, ignored: Fields, versions: dict[str, Comparison | None]
 ) -> dict[Manager, Entry]:
     """Return the managers without what a change takes from them; from one that is `kept` it takes nothing."""
@@ -277,7 +277,7 @@ def _released(
     return result
 
 
-def _capped(managed: dict[Manager, Entry]) -> Managed:
+def _cap_updaters(managed: dict[Manager, Entry]) -> Managed:
     """Merge the oldest updates into one entry a version where there are more than ten."""
     updaters = [manager for manager in managed if manager.operation == UPDATE]
     left = len(updaters)
@@ -343,7 +343,7 @@ class Version(NamedTuple):
     compare_in: Callable[[Document, Document, str], Comparison | None]
 
 
-def applied(
+def apply_configuration(
     live: Document | None,
     config: Document,
     version: Version,
@@ -362,13 +362,15 @@ def applied(
     """
     _check(config, version)
     stored: Document = live if live is not None else {}
-    managed = decoded((stored.get("metadata") or {}).get("managedFields"), is_stored=True)
+    managed = decode_managers((stored.get("metadata") or {}).get("managedFields"), is_stored=True)
     before = {name: value for name, value in stored.items() if name not in ("apiVersion", "kind")}
     before = without_managers(before)
     if not managed and live is not None:
         first = Manager(BEFORE_FIRST_APPLY, UPDATE, version.api_version, subresource)
         change = compare(empty(version.shape), before, version.shape)
-        managed = updated({}, lambda _: change, first, api_version=version.api_version, ignored=ignored, time=time)
+        managed = update_managers(
+            {}, lambda _: change, first, api_version=version.api_version, ignored=ignored, time=time
+        )
     key = Manager(manager, APPLY, "", subresource)
     try:
         result = _apply(before, config, version, managed, key, ignored=ignored, is_forced=is_forced, time=time)
@@ -396,7 +398,7 @@ def _check(config: Document, version: Version) -> None:
     meta = config.get("metadata") or {}
     if meta.get("managedFields") is not None:
         raise BadRequest("metadata.managedFields must be nil")
-    if not is_declared(config, version.shape) and (faults := [*undeclared(config, version.shape)]):
+    if not is_declared(config, version.shape) and (faults := [*type_errors(config, version.shape)]):
         group, _, name = version.api_version.rpartition("/")
         what = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}; {group}/{name}, Kind={config.get('kind')}"
         why = faults[0] if len(faults) == 1 else "\n".join(["errors:", *(f"  {fault}" for fault in faults)])
@@ -430,25 +432,25 @@ def _apply(
     everything = NOTHING
     for entry in now.values():
         everything = union(everything, entry.fields)
-    after = merged(before, body, version.shape)
+    after = merge_by_schema(before, body, version.shape)
     # Who names what it named before gives nothing up.
     if last is not None and not (last.fields == difference(own, UNMANAGED) and _keeps_empty(body, after)):
-        after = pruned(after, last.fields, everything, version.shape)
+        after = prune_unowned(after, last.fields, everything, version.shape)
 
     def change_in(api_version: str) -> Comparison | None:
         return version.compare_in(before, after, api_version)
 
     if not is_forced:
-        found: list[tuple[Manager, Path]] = []
+        conflicts: list[tuple[Manager, Path]] = []
         for other, entry in sorted(now.items()):
             change = change_in(entry.api_version) if other != key else None
             if change is not None:
                 change = change.without(ignored)
                 taken = intersection(entry.fields, union(change.modified, change.added))
-                found += [(other, path) for path in paths(taken)]
-        if found:
-            raise Conflicts(found)
-    left = _released(now, change_in, key, ignored, {})
+                conflicts += [(other, path) for path in paths(taken)]
+        if conflicts:
+            raise Conflicts(conflicts)
+    left = _release_fields(now, change_in, key, ignored, {})
     own = difference(own, UNMANAGED)
     if own:
         # Whose apply changes nothing keeps its time, and has none when this is its first.
@@ -507,11 +509,14 @@ def _with_last_applied(document: Document, config: Document) -> Document:
     annotations = meta.get("annotations") or {}
     if not annotations.get(LAST_APPLIED):
         return document
-    said = {**config, "metadata": {k: v for k, v in (config.get("metadata") or {}).items() if k != "managedFields"}}
-    noted = {k: v for k, v in (said["metadata"].get("annotations") or {}).items() if k != LAST_APPLIED}
-    if noted or "annotations" in said["metadata"]:
-        said["metadata"]["annotations"] = noted
-    text = msgspec.json.encode(said, order="sorted").decode() + "\n"
+    last_applied = {
+        **config,
+        "metadata": {k: v for k, v in (config.get("metadata") or {}).items() if k != "managedFields"},
+    }
+    noted = {k: v for k, v in (last_applied["metadata"].get("annotations") or {}).items() if k != LAST_APPLIED}
+    if noted or "annotations" in last_applied["metadata"]:
+        last_applied["metadata"]["annotations"] = noted
+    text = msgspec.json.encode(last_applied, order="sorted").decode() + "\n"
     annotations = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
     if len(text) <= LAST_APPLIED_BYTES_MAX:
         annotations[LAST_APPLIED] = text

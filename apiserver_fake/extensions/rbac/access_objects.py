@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from apiserver_fake.extensions.rbac.bootstrap import bootstrap_objects, reconciled
+from apiserver_fake.extensions.rbac.bootstrap import bootstrap_objects, reconcile
 from apiserver_fake.registry.authorization.access import Access
 from services.api.meta import Document
 from services.api.wire import Request
@@ -34,7 +34,7 @@ def access_objects(access: Access, find: Callable[[str, str, str], Document | No
         elif resource == CONFIGMAPS:
             verb, new = "update", {**stored, "data": {**(stored.get("data") or {}), **document["data"]}}
         else:
-            verb, new = "update", reconciled(stored, document)
+            verb, new = "update", reconcile(stored, document)
         if new != stored:
             body = msgspec.json.encode(new)
             at = name if verb == "update" else ""

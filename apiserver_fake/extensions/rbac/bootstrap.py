@@ -108,7 +108,7 @@ def _subject(text: str) -> Document:
     return {"apiGroup": GROUP, "kind": _KINDS[kind], "name": name}
 
 
-def reconciled(stored: Document, wanted: Document) -> Document:
+def reconcile(stored: Document, wanted: Document) -> Document:
     """Return the stored object with the parts it lacked; the same object if it lacks nothing or opts out of updates."""
     meta = stored["metadata"]
     if (meta.get("annotations") or {}).get(AUTOUPDATE) == "false":

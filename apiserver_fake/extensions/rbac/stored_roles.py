@@ -62,8 +62,8 @@ class StoredRoles:
             bindings = []
             for kind in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
                 for record in self._store.select(kind, Selection()).records:
-                    found = self._read(record, _Binding)
-                    bindings.append(Binding(record.namespace, record.name, found.role_ref, found.subjects or ()))
+                    binding = self._read(record, _Binding)
+                    bindings.append(Binding(record.namespace, record.name, binding.role_ref, binding.subjects or ()))
             self._policy = Policy(roles, bindings)
         return self._policy
 

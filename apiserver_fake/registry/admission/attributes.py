@@ -120,16 +120,16 @@ class Attributes:
         kind = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}[self.operation]
         if request.verb == "patch" and self.operation == UPDATE:
             kind = "PatchOptions"
-        found: Document = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+        options: Document = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
         if self.operation == DELETE:
-            found |= {name: value for name, value in _decoded(request.body).items() if name not in found}
+            options |= {name: value for name, value in _decode_object(request.body).items() if name not in options}
         elif request.field_manager:
-            found["fieldManager"] = request.field_manager
+            options["fieldManager"] = request.field_manager
         if request.field_validation and self.operation != DELETE:
-            found["fieldValidation"] = request.field_validation
+            options["fieldValidation"] = request.field_validation
         if request.dry_run:
-            found["dryRun"] = ["All"]
-        return found
+            options["dryRun"] = ["All"]
+        return options
 
     def review(self, matched: Resource) -> Document:
         """Return the AdmissionRequest as far as expressions see it; `matched`: the version that a rule matched."""
@@ -157,15 +157,15 @@ class Attributes:
 
 def _said_of(identity: Identity) -> Document:
     """Return the uid of a caller and what else is known of it, when authentication says so."""
-    found: Document = {}
+    user_details: Document = {}
     if uid := getattr(identity, "uid", ""):
-        found["uid"] = uid
+        user_details["uid"] = uid
     if extra := getattr(identity, "extra", ()):
-        found["extra"] = {key: list(values) for key, values in extra}
-    return found
+        user_details["extra"] = {key: list(values) for key, values in extra}
+    return user_details
 
 
-def _decoded(body: bytes) -> Document:
+def _decode_object(body: bytes) -> Document:
     try:
         found = msgspec.json.decode(body) if body else {}
     except UNREADABLE:
@@ -224,15 +224,17 @@ class Pending(Unanswered):
     def __init__(
         self,
         webhooks: Sequence[Any],
-        found: Attributes,
+        attributes: Attributes,
         world: Any,
         *,
         is_mutating: bool,
         complete: Callable[[Document], Document] | None = None,
         only: frozenset[Key] | None = None,
     ) -> None:
-        super().__init__("the write waits for admission webhooks", (is_mutating, found.object, found.old, only))
-        self.webhooks, self.found, self.world = webhooks, found, world
+        super().__init__(
+            "the write waits for admission webhooks", (is_mutating, attributes.object, attributes.old, only)
+        )
+        self.webhooks, self.found, self.world = webhooks, attributes, world
         self.is_mutating, self.complete, self.only = is_mutating, complete, only
 
 

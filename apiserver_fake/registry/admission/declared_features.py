@@ -26,9 +26,9 @@ def check_pod_update(old: Document, new: Document, ctx: WriteContext) -> None:
     needed = needed_to_update(msgspec.convert(old, Pod), msgspec.convert(new, Pod), ctx.switches.release)
     if not needed:
         return
-    found = ctx.lookup("nodes", "", name)
-    if found is None:
+    node = ctx.lookup("nodes", "", name)
+    if node is None:
         raise forbidden("pods", new["metadata"]["name"], f'node "{name}" not found')
-    if lacks := missing(needed, msgspec.convert(found, Node).status.declared_features):
+    if lacks := missing(needed, msgspec.convert(node, Node).status.declared_features):
         text = f'pod update requires features {", ".join(lacks)} which are not available on node "{name}"'
         raise forbidden("pods", new["metadata"]["name"], text)

@@ -19,7 +19,7 @@ from apiserver_fake.registry.admission.attributes import (
 )
 from apiserver_fake.registry.authorization.questions import asker
 from apiserver_fake.registry.conversion import Conversion
-from apiserver_fake.registry.sessions import Session, converted
+from apiserver_fake.registry.sessions import Session, convert_documents
 from apiserver_fake.registry.strategy import WriteContext
 from services.api.errors import ApiError
 from services.api.identity import Identity
@@ -34,7 +34,7 @@ class Configuration(Protocol):
         """Return what is configured for a write, None for nothing."""
         ...
 
-    def requested(self, resource: Resource, request: Request) -> Resource:
+    def requested_resource(self, resource: Resource, request: Request) -> Resource:
         """Return the kind in the version that the caller uses."""
         ...
 
@@ -65,7 +65,7 @@ class Guard:
         session = self._session
 
         def convert(conversion: Conversion, documents: list[Document]) -> list[Document]:
-            return converted(conversion, documents, session)
+            return convert_documents(conversion, documents, session)
 
         return concern.admitting(Surroundings(ctx.lookup, ctx.list, Labels(ctx.labels), ask, convert), session)
 
@@ -78,7 +78,7 @@ class Guard:
         return Attributes(
             operation=operation,
             resource=resource,
-            requested=self._configuration.requested(resource, request),
+            requested=self._configuration.requested_resource(resource, request),
             subresource=request.subresource,
             namespace=request.namespace or own,
             name=name,
@@ -89,21 +89,21 @@ class Guard:
         )
 
     def mutate(
-        self, admitting: Admitting, found: Attributes, ctx: WriteContext, complete: Callable[[Document], Document]
+        self, admitting: Admitting, attributes: Attributes, ctx: WriteContext, complete: Callable[[Document], Document]
     ) -> Document | None:
         """Return the object as policies and webhooks changed it; None for a request without an object. Raises:
         ApiError, Pending.
         """
         try:
-            return admitting.mutate(found, complete)
+            return admitting.mutate(attributes, complete)
         except ApiError as error:
             _say(error, admitting, ctx)
             raise
 
-    def examine(self, admitting: Admitting, found: Attributes, ctx: WriteContext) -> None:
+    def examine(self, admitting: Admitting, attributes: Attributes, ctx: WriteContext) -> None:
         """Return when nothing refuses the write; what was warned of goes to its caller. Raises: ApiError."""
         try:
-            admitting.examine(found)
+            admitting.examine(attributes)
         except ApiError as error:
             _say(error, admitting, ctx)
             raise

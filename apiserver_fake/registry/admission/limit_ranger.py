@@ -36,8 +36,8 @@ def with_default_limits(spec: Document, ranges: list[LimitRange]) -> tuple[Docum
     The note is what upstream puts into the annotation `kubernetes.io/limit-ranger`; "" if nothing was set.
     """
     note = ""
-    for each in ranges:
-        items = [item for item in each.spec.limits if item.type == CONTAINER]
+    for limit_range in ranges:
+        items = [item for item in limit_range.spec.limits if item.type == CONTAINER]
         requests = {name: text for item in items for name, text in item.default_request.items()}
         limits = {name: text for item in items for name, text in item.default.items()}
         if not requests and not limits:
@@ -46,13 +46,13 @@ def with_default_limits(spec: Document, ranges: list[LimitRange]) -> tuple[Docum
         spec = dict(spec)
         for kind, word in (("containers", "container"), ("initContainers", "init container")):
             if spec.get(kind):
-                spec[kind] = [_given(one, requests, limits, word, notes) for one in spec[kind]]
+                spec[kind] = [_with_defaults(one, requests, limits, word, notes) for one in spec[kind]]
         if notes:  # the last range that gives something has the last word
             note = f"LimitRanger plugin set: {'; '.join(notes)}"
     return spec, note
 
 
-def _given(
+def _with_defaults(
     container: Document, requests: dict[str, str], limits: dict[str, str], word: str, notes: list[str]
 ) -> Document:
     resources = dict(container.get("resources") or {})
@@ -86,13 +86,13 @@ def check_pod(old: Document | None, new: Document, ctx: WriteContext) -> None:
     if not ranges:
         return
     pod, before = msgspec.convert(new, Pod), None if old is None else msgspec.convert(old, Pod)
-    for each in ranges:
+    for limit_range in ranges:
         problems: list[str] = []
-        for item in each.spec.limits:
+        for item in limit_range.spec.limits:
             if item.type == CONTAINER:
                 problems += _of_containers(item, pod, before)
             elif item.type == POD:
-                problems += _broken(item, _whole(pod), None if before is None else _whole(before))
+                problems += _violations(item, _whole(pod), None if before is None else _whole(before))
         _refuse(problems, "pods", new)
 
 
@@ -100,7 +100,7 @@ def _of_containers(item: LimitRangeItem, pod: Pod, before: Pod | None) -> Iterat
     old = () if before is None else (*before.spec.containers, *before.spec.init_containers)
     had = {container.name: _size(container.resources) for container in old}
     for container in (*pod.spec.containers, *pod.spec.init_containers):
-        yield from _broken(item, _size(container.resources), had.get(container.name))
+        yield from _violations(item, _size(container.resources), had.get(container.name))
 
 
 def _size(resources: ResourceRequirements) -> Size:
@@ -116,10 +116,10 @@ def _whole(pod: Pod) -> Size:
 
 def check_claim(old: Document | None, new: Document, ctx: WriteContext) -> None:
     """Check that a claim is within every bound of its namespace. Raises: Forbidden."""
-    for each in ranges_of(ctx, ctx.request.namespace):
+    for limit_range in ranges_of(ctx, ctx.request.namespace):
         size, before = _storage(new), None if old is None else _storage(old)
         problems: list[str] = []
-        for item in each.spec.limits:
+        for item in limit_range.spec.limits:
             if item.type != CLAIM:
                 continue
             for name in sorted({**item.min, **item.max}):
@@ -143,7 +143,7 @@ def _refuse(problems: list[str], kind: str, new: Document) -> None:
     raise forbidden(kind, new["metadata"].get("name") or "", text)
 
 
-def _broken(item: LimitRangeItem, size: Size, before: Size | None) -> Iterator[str]:
+def _violations(item: LimitRangeItem, size: Size, before: Size | None) -> Iterator[str]:
     """Yield what is wrong with what changed, in upstream's words."""
     requests, limits = ("request", size.requests), ("limit", size.limits)
     for which, bounds, sides in (("minimum", item.min, (requests, limits)), ("maximum", item.max, (limits, requests))):

@@ -19,16 +19,16 @@ def set_priority(
     than that of the class.
     """
 
-    def refused(why: str) -> Forbidden:
+    def refusal(why: str) -> Forbidden:
         return forbidden(resource, new["metadata"].get("name") or new["metadata"].get("generateName") or "", why)
 
     name, policy = spec.get("priorityClassName") or "", ""
     if name:
-        found = ctx.lookup(PRIORITY_CLASSES, "", name)
-        if found is None and name not in SYSTEM_CLASSES:
-            raise refused(f"no PriorityClass with name {name} was found")
-        value = int(found.get("value") or 0) if found else SYSTEM_CLASSES[name]
-        policy = (found or {}).get("preemptionPolicy") or ""
+        priority_class = ctx.lookup(PRIORITY_CLASSES, "", name)
+        if priority_class is None and name not in SYSTEM_CLASSES:
+            raise refusal(f"no PriorityClass with name {name} was found")
+        value = int(priority_class.get("value") or 0) if priority_class else SYSTEM_CLASSES[name]
+        policy = (priority_class or {}).get("preemptionPolicy") or ""
     else:
         value = 0
         default = _default_class(ctx)
@@ -38,14 +38,14 @@ def set_priority(
             spec["priorityClassName"] = name
     asked = spec.get("priority")
     if asked is not None and asked != value:
-        raise refused(
+        raise refusal(
             f"the integer value of priority ({asked}) must not be provided in {where}; "
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
     spec["priority"] = value
     policy = policy or "PreemptLowerPriority"
     if has_policy and (stated := spec.setdefault("preemptionPolicy", policy)) != policy:
-        raise refused(
+        raise refusal(
             f"the string value of PreemptionPolicy ({stated}) must not be provided in {where}; "
             f"priority admission controller computed {policy} from the given PriorityClass name"
         )

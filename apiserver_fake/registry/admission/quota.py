@@ -34,7 +34,7 @@ def charges(resource: Resource, old: Document | None, new: Document, ctx: WriteC
     """
     if not resource.namespaced or resource.name in _FREE:
         return []
-    found: list[Document] = []
+    charged_quotas: list[Document] = []
     view: View | None = None
     backing = _backing(resource, ctx)
     for document in ctx.list(quotas.RESOURCE, ctx.request.namespace):
@@ -52,8 +52,8 @@ def charges(resource: Resource, old: Document | None, new: Document, ctx: WriteC
             before = None
         more = _more(_usage(resource, before, backing, ctx), _usage(resource, view, backing, ctx), names)
         if more:
-            found.append(_charged(document, quota, more, resource, new))
-    return found
+            charged_quotas.append(_charge(document, quota, more, resource, new))
+    return charged_quotas
 
 
 def _require(quota: ResourceQuota, names: list[str], view: View, resource: Resource, new: Document) -> None:
@@ -102,7 +102,7 @@ def _more(was: Amounts, now: Amounts, names: list[str]) -> Amounts:
     return {name: value for name, value in more.items() if value > 0}
 
 
-def _charged(document: Document, quota: ResourceQuota, more: Amounts, resource: Resource, new: Document) -> Document:
+def _charge(document: Document, quota: ResourceQuota, more: Amounts, resource: Resource, new: Document) -> Document:
     hard = {name: quotas.amount_of(name, quota.status.hard[name]) for name in more}
     used = {name: quotas.amount_of(name, quota.status.used[name]) for name in more}
     over = sorted(name for name, value in more.items() if used[name] + value > hard[name])

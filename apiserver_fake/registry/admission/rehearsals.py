@@ -107,7 +107,7 @@ class Rehearsals:
                 answer = await admission.answer(unanswered, deadline_s, traceparent)
             else:
                 assert isinstance(unanswered, Unconverted), "a write waits for admission or for a conversion"
-                answer = await self._converted(unanswered, deadline_s - COMMIT_S - self._clock.now())
+                answer = await self._await_conversion(unanswered, deadline_s - COMMIT_S - self._clock.now())
         except Unconverted as before:
             # An admission webhook wants to see the object in another version: that is asked first.
             await self._ask(session, before, deadline_s, traceparent)
@@ -115,7 +115,7 @@ class Rehearsals:
             session.learn(unanswered, answer)
 
     @staticmethod
-    async def _converted(unanswered: Unconverted, left_s: float) -> list[Document] | ApiError:
+    async def _await_conversion(unanswered: Unconverted, left_s: float) -> list[Document] | ApiError:
         """Return the converted objects, or why they cannot be converted. `left_s`: seconds that may pass until then."""
         try:
             async with asyncio.timeout(left_s):

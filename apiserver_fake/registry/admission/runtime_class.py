@@ -18,31 +18,31 @@ def set_runtime_class(new: Document, spec: Document, ctx: WriteContext) -> None:
     Raises: Forbidden for an unknown class, and for an overhead or a node selector other than that of the class.
     """
 
-    def refused(why: str) -> Forbidden:
+    def refusal(why: str) -> Forbidden:
         meta = new["metadata"]
         return forbidden("pods", meta.get("name") or meta.get("generateName") or "", why)
 
     name, overhead = spec.get("runtimeClassName"), spec.get("overhead")
     if name is None:
         if overhead:
-            raise refused("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+            raise refusal("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
         return
-    found = ctx.lookup(RUNTIME_CLASSES, "", name)
-    if found is None:
-        raise refused(f'pod rejected: RuntimeClass "{name}" not found')
-    fixed = (found.get("overhead") or {}).get("podFixed") or {}
-    if "overhead" in found:
+    runtime_class = ctx.lookup(RUNTIME_CLASSES, "", name)
+    if runtime_class is None:
+        raise refusal(f'pod rejected: RuntimeClass "{name}" not found')
+    fixed = (runtime_class.get("overhead") or {}).get("podFixed") or {}
+    if "overhead" in runtime_class:
         if overhead and not _is_same(overhead, fixed):
-            raise refused("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+            raise refusal("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
         spec["overhead"] = dict(fixed)
     elif overhead:
-        raise refused("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
-    scheduling = found.get("scheduling") or {}
+        raise refusal("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+    scheduling = runtime_class.get("scheduling") or {}
     selector = spec.get("nodeSelector") or {}
     for key, value in (scheduling.get("nodeSelector") or {}).items():
         if selector.setdefault(key, value) != value:
             text = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = "
-            raise refused(text + selector[key])
+            raise refusal(text + selector[key])
     if selector:
         spec["nodeSelector"] = selector
     if more := scheduling.get("tolerations"):

@@ -61,12 +61,12 @@ def read_tokens(path: Path) -> TokenFile:
     """Read the token file: `{"tokens": [...], "node_key": hex}` or the list. Raises: StartError naming the error."""
     try:
         text = path.read_bytes()
-        found = msgspec.json.decode(text, type=TokenFile | list[TokenEntry])
+        content = msgspec.json.decode(text, type=TokenFile | list[TokenEntry])
     except OSError as error:
         raise StartError(f"token file {path}: {error.strerror}", EXIT_CONFIG) from None
     except UNREADABLE as error:
         raise StartError(f"token file {path}: {error}", EXIT_CONFIG) from None
-    read = found if isinstance(found, TokenFile) else TokenFile(tuple(found))
+    read = content if isinstance(content, TokenFile) else TokenFile(tuple(content))
     for entry in read.tokens:
         if not entry.token or not entry.user:
             raise StartError(f"token file {path}: an entry has no token or no user", EXIT_CONFIG)
@@ -120,7 +120,7 @@ class Authenticator:
         self._cache[bearer, peer] = owner
         return owner.identity
 
-    def certified(self, identity: Identity) -> Identity:
+    def certified_identity(self, identity: Identity) -> Identity:
         """Return the identity of a certificate, with the nodes that the server's list has for a kubelet host.
 
         Raises: Unauthorized when the certificate has expired.
@@ -146,7 +146,7 @@ class Authenticator:
         assert self._accounts is not None, "asked of a token of a service account"
         claims = self._signed.get(bearer)
         if claims is None:
-            claims = self._accounts.verified(bearer)
+            claims = self._accounts.verified_claims(bearer)
             if len(self._signed) >= CACHE_MAX:
                 self._signed.clear()
             self._signed[bearer] = claims

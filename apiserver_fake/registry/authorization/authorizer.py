@@ -184,7 +184,7 @@ def _is_there(rule: Rule, identity: Identity, request: Request, lookup: Lookup) 
 
 def _is_hosted(identity: Identity, request: Request, lookup: Lookup) -> bool:
     """Whether stages of that host change such objects at all, and this one is its node or bound to one of them."""
-    if request.subresource or _staged(identity, request) is None:
+    if request.subresource or _stage_fields(identity, request) is None:
         return False
     if request.resource == "nodes":
         return identity.hosting.has(request.name)
@@ -192,7 +192,7 @@ def _is_hosted(identity: Identity, request: Request, lookup: Lookup) -> bool:
     return identity.hosting.has(((pod or {}).get("spec") or {}).get("nodeName") or "")
 
 
-def _staged(identity: Identity, request: Request) -> StageFields | None:
+def _stage_fields(identity: Identity, request: Request) -> StageFields | None:
     stages = identity.hosting.stages
     return stages.nodes if request.resource == "nodes" else stages.pods
 
@@ -229,8 +229,8 @@ def forbidden_action(identity: Identity, asked: Attributes, reason: str = "") ->
     resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
     subject = f'{resource} "{asked.name}"' if asked.name else resource
     details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
-    said = {name: value for name, value in details.items() if value}
-    return Forbidden(f"{subject} is forbidden: {text}", details=said)
+    nonempty_details = {name: value for name, value in details.items() if value}
+    return Forbidden(f"{subject} is forbidden: {text}", details=nonempty_details)
 
 
 def _allows(policy: Policy, identity: Identity, request: Request) -> bool:
@@ -260,7 +260,7 @@ def admit(identity: Identity, request: Request, old: Document | None, new: Docum
         if rule.where == "lease" and not _is_own_lease(identity, new["metadata"].get("name") or ""):
             raise _forbidden(identity, request)
     elif rule.where == "host":
-        fields = _staged(identity, request)
+        fields = _stage_fields(identity, request)
         assert fields is not None, "the rule asked for it"
         check_changes(identity, request, old, new, lambda *change: may_change(fields, *change))
     elif rule.may_change:

@@ -50,10 +50,10 @@ class Callers:
         """Return whose token this is; "" is anonymous. `peer`: whose connection it came over. Raises: Unauthorized."""
         return self._authenticator.identify(bearer, peer)
 
-    def certified(self, identity: Identity) -> Identity:
+    def certified_identity(self, identity: Identity) -> Identity:
         """Return the identity of a certificate with what the server's list says of its user. Raises: Unauthorized when
         it has expired."""
-        return self._authenticator.certified(identity)
+        return self._authenticator.certified_identity(identity)
 
     def check(self, credential: Credential) -> None:
         """Check that a credential is still valid. Raises: Unauthorized."""

@@ -14,9 +14,9 @@ def check_mask(identity: Identity, request: Request, rule: Rule, old: Document, 
     """Raise Forbidden naming the first changed path that the rule's mask does not contain."""
     for path, _, after in changes(old, new):
         if not any(_is_below(path, allowed) for allowed in rule.may_change):
-            raise _masked(identity, request, path)
+            raise _forbidden_change(identity, request, path)
         if rule.to_unknown and path.endswith(".status") and after != "Unknown":
-            raise _masked(identity, request, path)
+            raise _forbidden_change(identity, request, path)
 
 
 def check_changes(
@@ -25,10 +25,10 @@ def check_changes(
     """Raise Forbidden naming the first changed path that `may(path, before, after)` does not allow."""
     for path, before, after in changes(old, new):
         if not may(path, before, after):
-            raise _masked(identity, request, path)
+            raise _forbidden_change(identity, request, path)
 
 
-def _masked(identity: Identity, request: Request, path: str) -> Forbidden:
+def _forbidden_change(identity: Identity, request: Request, path: str) -> Forbidden:
     return Forbidden(
         f'{request.resource} "{request.name}" is forbidden: User "{identity.user}" may not change {path}',
         details={
@@ -87,14 +87,14 @@ def _entry_changes(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, An
 
 
 def _by_key(entries: Any, key: str) -> dict[str, Any] | None:
-    found: dict[str, Any] = {}
+    entries_by_key: dict[str, Any] = {}
     for entry in entries or []:
         if not isinstance(entry, dict) or not isinstance(entry.get(key), str):
             return None
         name = entry[key]
-        if name in found:
-            before = found[name]
-            found[name] = [*before, entry] if isinstance(before, list) else [before, entry]
+        if name in entries_by_key:
+            before = entries_by_key[name]
+            entries_by_key[name] = [*before, entry] if isinstance(before, list) else [before, entry]
         else:
-            found[name] = entry
-    return found
+            entries_by_key[name] = entry
+    return entries_by_key

@@ -39,11 +39,13 @@ def _questions(user: str, groups: Sequence[str], uid: str, extra: Mapping[str, S
     account = account_of(user)
     verb = "impersonate"
     if account is not None:
-        found = [Attributes(verb, "", "serviceaccounts", name=account[1], namespace=account[0])]
+        questions = [Attributes(verb, "", "serviceaccounts", name=account[1], namespace=account[0])]
     else:
-        found = [Attributes(verb, "", "users", name=user)]
-    found += [Attributes(verb, "", "groups", name=group) for group in groups]
-    found += [Attributes(verb, GROUP, "userextras", key, value) for key, values in extra.items() for value in values]
+        questions = [Attributes(verb, "", "users", name=user)]
+    questions += [Attributes(verb, "", "groups", name=group) for group in groups]
+    questions += [
+        Attributes(verb, GROUP, "userextras", key, value) for key, values in extra.items() for value in values
+    ]
     if uid:
-        found.append(Attributes(verb, GROUP, "uids", name=uid))
-    return found
+        questions.append(Attributes(verb, GROUP, "uids", name=uid))
+    return questions

@@ -132,9 +132,9 @@ def device_claims(pod: Document) -> list[str]:
     """
     named = [each.get("resourceClaimName") for each in (pod.get("spec") or {}).get("resourceClaims") or ()]
     status = pod.get("status") or {}
-    made = [each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()]
+    generated_names = [each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()]
     extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
-    return [str(name) for name in (*named, *made, extended) if name]
+    return [str(name) for name in (*named, *generated_names, extended) if name]
 
 
 def _may_node_pods(node: str, request: Request, lookup: Lookup) -> bool:
@@ -174,21 +174,21 @@ def _has_volume(node: str, request: Request, lookup: Lookup, listing: Listing) -
 def references(pod: Document) -> list[tuple[str, str]]:
     """Return `(kind, name)` of every secret, configmap, claim and token source that the pod names, in order."""
     spec = pod.get("spec") or {}
-    found = [("secret", str(each.get("name"))) for each in spec.get("imagePullSecrets") or ()]
+    targets = [("secret", str(each.get("name"))) for each in spec.get("imagePullSecrets") or ()]
     for volume in spec.get("volumes") or ():
-        found += _volume_references(volume)
+        targets += _volume_references(volume)
         if volume.get("ephemeral"):
-            found.append(("claim", f"{pod['metadata'].get('name', '')}-{volume.get('name', '')}"))
+            targets.append(("claim", f"{pod['metadata'].get('name', '')}-{volume.get('name', '')}"))
         for source in (volume.get("projected") or {}).get("sources") or ():
-            found += _volume_references(source)
+            targets += _volume_references(source)
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(kind) or ():
             variables = [variable.get("valueFrom") or {} for variable in container.get("env") or ()]
             for end, sources in (("Ref", container.get("envFrom") or ()), ("KeyRef", variables)):
                 for source in sources:
-                    found.append(("secret", str((source.get(f"secret{end}") or {}).get("name") or "")))
-                    found.append(("configmap", str((source.get(f"configMap{end}") or {}).get("name") or "")))
-    return [each for each in found if each[1]]
+                    targets.append(("secret", str((source.get(f"secret{end}") or {}).get("name") or "")))
+                    targets.append(("configmap", str((source.get(f"configMap{end}") or {}).get("name") or "")))
+    return [each for each in targets if each[1]]
 
 
 def _volume_references(volume: Document) -> list[tuple[str, str]]:

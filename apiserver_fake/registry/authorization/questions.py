@@ -19,13 +19,13 @@ def asker(identity: Identity, check: Check) -> Asker:
 
     def ask(question: Question) -> Decision:
         if question not in known:
-            known[question] = _decided(question, identity, check)
+            known[question] = _decide(question, identity, check)
         return known[question]
 
     return ask
 
 
-def _decided(question: Question, identity: Identity, check: Check) -> Decision:
+def _decide(question: Question, identity: Identity, check: Check) -> Decision:
     user = identity
     if question.user != identity.user:
         groups: tuple[str, ...] = ()

@@ -97,12 +97,12 @@ def _token(spec: Document, reviewer: Reviewer) -> Document:
     if not bearer:
         raise BadRequest("token is required for TokenReview in authentication")
     try:
-        found = reviewer.review_token(bearer, spec.get("audiences") or [])
+        token_review = reviewer.review_token(bearer, spec.get("audiences") or [])
     except Rejected as error:
         return {"user": {}, "error": str(error)}
-    if found is None:
+    if token_review is None:
         return {"user": {}}
-    identity, meant = external(found[0]), found[1]
+    identity, meant = external(token_review[0]), token_review[1]
     return {"authenticated": True, "user": identity.user_info, **({"audiences": list(meant)} if meant else {})}
 
 
@@ -134,8 +134,12 @@ def _causes(review: Resource, namespace: str, metadata: Document, spec: Document
     if metadata.keys() - {"managedFields"}:
         exception = " except for namespace" if review.namespaced else ""
         yield invalid_value("metadata", metadata, f"must be empty{exception}")
-    if review.namespaced and resource is not None and (said := resource.get("namespace") or "") != namespace:
-        yield invalid_value("spec.resourceAttributes.namespace", said, "must match metadata.namespace")
+    if (
+        review.namespaced
+        and resource is not None
+        and (requested_namespace := resource.get("namespace") or "") != namespace
+    ):
+        yield invalid_value("spec.resourceAttributes.namespace", requested_namespace, "must match metadata.namespace")
     if review.namespaced and path is not None:
         yield invalid_value("spec.nonResourceAttributes", shown, "disallowed on this kind of request")
 
@@ -183,12 +187,12 @@ def _rules(spec: Document, identity: Identity, reviewer: Reviewer, catalogue: Ca
     namespace = spec.get("namespace") or ""
     if not namespace:
         raise BadRequest("no namespace on request")
-    found = reviewer.rules_for(identity, namespace)
-    if found is None:
+    rules_and_errors = reviewer.rules_for(identity, namespace)
+    if rules_and_errors is None:
         open_paths = [{"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version"]}]
         asked = _asked_rules(namespace, identity, reviewer, catalogue)
         return {"resourceRules": asked, "nonResourceRules": open_paths, "incomplete": False}
-    rules, errors = found
+    rules, errors = rules_and_errors
     resources = [
         {
             "verbs": list(rule.verbs),

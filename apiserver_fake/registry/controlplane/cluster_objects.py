@@ -170,21 +170,21 @@ async def ensure(api: Api, document: Document, wall_s: float, *, is_current: boo
     meta = document["metadata"]
     place = {"resource": kind.name, "namespace": meta.get("namespace", ""), "name": meta["name"]}
     content = {name: value for name, value in document.items() if name != "status"}
-    found = await api.call(Request(verb="get", **place))
-    if found.is_ok:
+    read_response = await api.call(Request(verb="get", **place))
+    if read_response.is_ok:
         if is_current:
             body = msgspec.json.encode({name: value for name, value in content.items() if name != "metadata"})
             (await api.call(Request(verb="patch", patch_type="merge", body=body, **place))).unwrap()
         return
     body = msgspec.json.encode(content)
-    made = await api.call(Request(verb="create", body=body, **{**place, "name": ""}))
-    if made.code == AlreadyExists.code:
+    create_response = await api.call(Request(verb="create", body=body, **{**place, "name": ""}))
+    if create_response.code == AlreadyExists.code:
         return
-    made.unwrap()
+    create_response.unwrap()
     if "status" not in document:
         return
     conditions = [{**each, "lastTransitionTime": format_time(wall_s)} for each in document["status"]["conditions"]]
     body = msgspec.json.encode({"status": {"conditions": conditions}})
     request = Request(verb="patch", patch_type="merge", subresource="status", body=body, **place)
-    assert made.code == 201
+    assert create_response.code == 201
     (await api.call(request)).unwrap()

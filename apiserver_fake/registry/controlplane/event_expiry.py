@@ -39,11 +39,11 @@ class EventExpiry:
     def due(self, now_s: float, most: int = EVENTS_SWEEP_MAX) -> list[Key]:
         """Return `(namespace, name)` of Events to delete now, oldest first."""
         excess, bytes_left = len(self._written) - self._max, self._bytes
-        found: list[Key] = []
+        keys: list[Key] = []
         for key, (at_s, size) in self._written.items():
-            is_surplus = excess > len(found) or bytes_left > self._bytes_max
-            if len(found) >= most or (not is_surplus and now_s - at_s < self._ttl_s):
+            is_surplus = excess > len(keys) or bytes_left > self._bytes_max
+            if len(keys) >= most or (not is_surplus and now_s - at_s < self._ttl_s):
                 break
-            found.append(key)
+            keys.append(key)
             bytes_left -= size
-        return found
+        return keys

@@ -98,7 +98,7 @@ class ServerEndpoints:
 
     async def _others(self) -> list[tuple[str, int]]:
         """Return where other servers serve whose Leases were renewed of late, as this one's clock counts."""
-        found = []
+        endpoints = []
         now_s = self._clock.now()
         label, value = next(iter(IDENTITY.items()))
         for record in self._store.select(
@@ -113,10 +113,10 @@ class ServerEndpoints:
             if known is None or known[0] != renewed:
                 known = self._seen[record.name] = (renewed, now_s)
             if now_s - known[1] < GONE_S:
-                found.append((host, int(port)))
+                endpoints.append((host, int(port)))
             elif renewed and self._clock.wall() - parse_time(renewed) > LEASE_S:
                 await self._delete(LEASES, NAMESPACE, record.name)
-        return found
+        return endpoints
 
     async def _delete(self, resource: str, namespace: str, name: str) -> None:
         response = await self._api.call(Request(verb="delete", resource=resource, namespace=namespace, name=name))

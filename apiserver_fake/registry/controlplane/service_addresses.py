@@ -31,8 +31,8 @@ def address_of(store: Store, namespace: str, name: str, port: int) -> tuple[str,
     if wanted is None:
         raise LookupError(f'no service port {port} found for service "{name}"')
     chosen = Selection(namespace, parse_label_selector(f"{SERVICE_LABEL}={name}"))
-    for found in store.select(SLICES, chosen).records:
-        reached = _endpoint(msgspec.json.decode(found.body), wanted)
+    for slice_record in store.select(SLICES, chosen).records:
+        reached = _endpoint(msgspec.json.decode(slice_record.body), wanted)
         if reached is not None:
             return reached
     raise LookupError(f'no endpoints available for service "{name}"')

@@ -60,7 +60,7 @@ class ServiceAddresses:
         """Create missing IPAddresses, and delete those of the allocator that no Service uses any more. Raises:
         ApiError.
         """
-        wanted = self._wanted()
+        wanted = self._owners_by_address()
         for record, parent in self._addresses:
             if record.name in wanted and parent == wanted[record.name]:
                 del wanted[record.name]
@@ -77,7 +77,7 @@ class ServiceAddresses:
             if response.code != 409:
                 response.unwrap()
 
-    def _wanted(self) -> dict[str, tuple[str, str]]:
+    def _owners_by_address(self) -> dict[str, tuple[str, str]]:
         return {
             address: (record.namespace, record.name) for record, addresses in self._services for address in addresses
         }

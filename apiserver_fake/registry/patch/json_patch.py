@@ -3,7 +3,7 @@
 from typing import Any
 
 from apiserver_fake.registry.errors import type_name, unprocessable
-from apiserver_fake.registry.validation.formats import quoted
+from apiserver_fake.registry.validation.formats import value_text
 from services.api.errors import BadRequest, Invalid, RequestEntityTooLarge
 
 OPERATIONS_MAX = 10_000
@@ -57,7 +57,7 @@ class _Workpiece:
                     raise unprocessable(f"testing value {_pointer(path)} failed")
             case "copy":
                 value = self._get(_tokens(operation.get("from")))
-                self._add(path, self._copied(value))
+                self._add(path, self._copy(value))
             case "move":
                 source = _tokens(operation.get("from"))
                 if path[: len(source)] == source and path != source:
@@ -131,14 +131,14 @@ class _Workpiece:
         else:
             self._add(path, value)
 
-    def _copied(self, value: Any) -> Any:
+    def _copy(self, value: Any) -> Any:
         # A copy must be one: if both places shared a container, a later operation would change both.
         if isinstance(value, dict):
             self._grow(2 + sum(len(name) + 4 for name in value))
-            return {name: self._copied(member) for name, member in value.items()}
+            return {name: self._copy(member) for name, member in value.items()}
         if isinstance(value, list):
             self._grow(2 + len(value))
-            return [self._copied(member) for member in value]
+            return [self._copy(member) for member in value]
         self._grow(len(value) + 2 if isinstance(value, str) else 8)
         return value
 
@@ -156,7 +156,7 @@ class _Workpiece:
 def _tokens(pointer: Any) -> list[str]:
     """Return the unescaped tokens of a JSON pointer (RFC 6901)."""
     if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
-        raise unprocessable(f"{quoted(pointer)} is no JSON pointer")
+        raise unprocessable(f"{value_text(pointer)} is no JSON pointer")
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
     if len(tokens) > DEPTH_MAX:
         raise unprocessable(f"{pointer[:80]}…: deeper than {DEPTH_MAX} levels")
@@ -174,7 +174,7 @@ def _pointer(tokens: list[str]) -> str:
 
 def _member_of(operation: dict[str, Any], name: str) -> Any:
     if name not in operation:
-        raise unprocessable(f"operation {quoted(operation.get('op'))} needs {quoted(name)}")
+        raise unprocessable(f"operation {value_text(operation.get('op'))} needs {value_text(name)}")
     return operation[name]
 
 

@@ -127,37 +127,37 @@ def _merge_list(before: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
         # `{"$patch": "replace"}` among the elements: the others are the new list.
         return [_clean(each, item) for each in patch if not (isinstance(each, dict) and each.get("$patch"))]
     kept: dict[str, Any] = {}
-    for position, each in enumerate(before):
-        has_key = isinstance(each, dict) and key in each
-        kept[repr(each[key]) if has_key else f"#{position}"] = each
+    for position, element in enumerate(before):
+        has_key = isinstance(element, dict) and key in element
+        kept[repr(element[key]) if has_key else f"#{position}"] = element
     named: list[Any] = []
-    for each in patch:
-        if not isinstance(each, dict) or key not in each:
-            raise unprocessable(f"map: {type_name(each)} does not contain declared merge key: {key}")
-        value = repr(each[key])
-        if each.get("$patch") == "delete":
+    for element in patch:
+        if not isinstance(element, dict) or key not in element:
+            raise unprocessable(f"map: {type_name(element)} does not contain declared merge key: {key}")
+        value = repr(element[key])
+        if element.get("$patch") == "delete":
             kept.pop(value, None)
             continue
-        kept[value] = _merge_value(kept.get(value), each, item)
-        named.append(each)
+        kept[value] = _merge_value(kept.get(value), element, item)
+        named.append(element)
     return _in_order(list(kept.values()), named, before, key)
 
 
 def _merge_keyed(before: list[Any], patch: list[Any], key: str, item: Shape) -> list[Any] | None:
     """Return the merged list where every element has a text of its own as key and no directive; else None."""
     place: dict[str, int] = {}
-    for position, each in enumerate(before):
-        name = each.get(key) if isinstance(each, dict) else None
+    for position, element in enumerate(before):
+        name = element.get(key) if isinstance(element, dict) else None
         if not isinstance(name, str) or name in place:
             return None
         place[name] = position
     changed: dict[str, Any] = {}
-    for each in patch:
-        name = each.get(key) if isinstance(each, dict) and "$patch" not in each else None
+    for element in patch:
+        name = element.get(key) if isinstance(element, dict) and "$patch" not in element else None
         if not isinstance(name, str) or name in changed:
             return None
         at = place.get(name)
-        changed[name] = _merge_value(None if at is None else before[at], each, item)
+        changed[name] = _merge_value(None if at is None else before[at], element, item)
     ours = [(place.get(name, -1), each) for name, each in changed.items()]
     merged: list[Any] = []
     position = 0

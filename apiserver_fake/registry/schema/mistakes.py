@@ -102,10 +102,13 @@ _ZONE = re.compile(r"Z|[+-](\d\d):(\d\d)")
 def wrong_time(text: str, *, is_micro: bool = False) -> str:
     """Return why a text is no RFC 3339 time; "" if it is one. `is_micro`: with microseconds."""
     layout, rest = MICROSECONDS if is_micro else SECONDS, text
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
 
     def cannot(part: str) -> str:
-        return f"parsing time {_quoted(text)} as {_quoted(layout)}: cannot parse {_quoted(rest)} as {_quoted(part)}"
+        return (
+            f"parsing time {_quoted_text(text)} as {_quoted_text(layout)}: cannot parse {_quoted_text(rest)} as "
+            f"{_quoted_text(part)}"
+        )
 
     for pattern, part in _TIME_PARTS:
         match = re.match(pattern, rest, re.ASCII)
@@ -113,11 +116,11 @@ def wrong_time(text: str, *, is_micro: bool = False) -> str:
             return cannot(part)
         rest = rest[match.end() :]
         if match[0].isdigit():
-            found[part] = int(match[0])
+            numbers[part] = int(match[0])
         if part in _LARGEST:
             name, low, high = _LARGEST[part]
-            if not low <= found[part] <= high:
-                return f"parsing time {_quoted(text)}: {name} out of range"
+            if not low <= numbers[part] <= high:
+                return f"parsing time {_quoted_text(text)}: {name} out of range"
     if is_micro:
         if not re.match(r"\.\d{6}", rest, re.ASCII):
             return cannot(".000000")
@@ -129,19 +132,19 @@ def wrong_time(text: str, *, is_micro: bool = False) -> str:
         return cannot("Z07:00")
     rest = rest[zone.end() :]
     if zone[1] and int(zone[1]) > 24:
-        return f"parsing time {_quoted(text)}: time zone offset hour out of range"
+        return f"parsing time {_quoted_text(text)}: time zone offset hour out of range"
     if zone[1] and int(zone[2]) > 60:
-        return f"parsing time {_quoted(text)}: time zone offset minute out of range"
+        return f"parsing time {_quoted_text(text)}: time zone offset minute out of range"
     if rest:
-        return f"parsing time {_quoted(text)}: extra text: {_quoted(rest)}"
-    year, month = found["2006"], found["01"]
+        return f"parsing time {_quoted_text(text)}: extra text: {_quoted_text(rest)}"
+    year, month = numbers["2006"], numbers["01"]
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if not 1 <= found["02"] <= _MONTHS[month - 1] + (month == 2 and is_leap):
-        return f"parsing time {_quoted(text)}: day out of range"
+    if not 1 <= numbers["02"] <= _MONTHS[month - 1] + (month == 2 and is_leap):
+        return f"parsing time {_quoted_text(text)}: day out of range"
     return ""
 
 
-def _quoted(text: str) -> str:
+def _quoted_text(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 

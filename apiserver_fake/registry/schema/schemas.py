@@ -157,12 +157,12 @@ def _present(kind: str, schema: dict[str, Any]) -> frozenset[str]:
 
     Source: upstream `staging/src/k8s.io/api`.
     """
-    required, found = schema.get("required", ()), []
+    required, members = schema.get("required", ()), []
     for name, member in schema.get("properties", {}).items():
         is_struct = "$ref" in member and (name in _BY_VALUE or name in _BY_VALUE_IN.get(kind, ()))
         if is_struct or (name in required and member.get("type") == "array"):
-            found.append(name)
-    return frozenset(found)
+            members.append(name)
+    return frozenset(members)
 
 
 def _fill(shape: Shape, schema: dict[str, Any]) -> None:
@@ -255,12 +255,14 @@ def conform(
 
 def _news(document: Document, old: Document) -> Document:
     """Return what of a document is not shared with the old one, down to its members' members."""
-    found = {name: value for name, value in document.items() if value is None or value is not old.get(name)}
-    for name, value in found.items():
+    new_members = {name: value for name, value in document.items() if value is None or value is not old.get(name)}
+    for name, value in new_members.items():
         before = old.get(name)
         if isinstance(value, dict) and isinstance(before, dict):
-            found[name] = {key: each for key, each in value.items() if each is None or each is not before.get(key)}
-    return found
+            new_members[name] = {
+                key: each for key, each in value.items() if each is None or each is not before.get(key)
+            }
+    return new_members
 
 
 # The part of what is accepted that nearly every client writes.
@@ -318,14 +320,14 @@ def _strict(shape: Shape, above: tuple[int, ...]) -> Any:
         value = _strict(shape.values or ANYTHING, inside)
         return dict[str, value]  # type: ignore[valid-type]
     fields = list(shape.fields.items())
-    found = msgspec.defstruct(
+    struct_type = msgspec.defstruct(
         "Strict",
         [(f"f{place}", _strict(member, inside), msgspec.UNSET) for place, (_, member) in enumerate(fields)],
         rename={f"f{place}": name for place, (name, _) in enumerate(fields)},
         forbid_unknown_fields=not shape.keeps_unknown,
     )
-    _STRICT[id(shape)] = (shape, found)
-    return found
+    _STRICT[id(shape)] = (shape, struct_type)
+    return struct_type
 
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {

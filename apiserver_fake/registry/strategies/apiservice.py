@@ -6,17 +6,17 @@ Source: upstream `staging/src/k8s.io/kube-aggregator/pkg/apis/apiregistration/va
 
 import base64
 
-from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import (
     Cause,
     Causes,
     invalid,
     label_1035,
+    not_supported,
     path_segment,
     required,
     subdomain,
-    unsupported,
 )
 from services.api.kinds.apiservice import API_SERVICES, AVAILABLE
 from services.api.meta import Document
@@ -72,11 +72,11 @@ def _local_at_once(new: Document, ctx: WriteContext) -> None:
 def _statuses(old: Document, new: Document, ctx: WriteContext) -> Causes:
     for index, each in enumerate((new.get("status") or {}).get("conditions") or ()):
         if each.get("status") not in _STATUSES:
-            yield unsupported(f"status.conditions[{index}].status", each.get("status"), _STATUSES)
+            yield not_supported(f"status.conditions[{index}].status", each.get("status"), _STATUSES)
 
 
 STRATEGIES = {
-    API_SERVICES: declared(
+    API_SERVICES: declare_strategy(
         Struct(
             Field("spec", missing={}, struct=Struct(_spec, Field("service", struct=Struct(Field("port", default=443)))))
         ),

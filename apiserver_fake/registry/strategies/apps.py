@@ -5,7 +5,7 @@ Source: upstream `pkg/apis/apps/validation/validation.go`.
 
 from collections.abc import Callable
 
-from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import (
     Cause,
@@ -17,9 +17,9 @@ from apiserver_fake.registry.validation.formats import (
     not_above_all,
     not_decremented,
     not_negative,
+    not_supported,
     number_of,
     required,
-    unsupported,
 )
 from apiserver_fake.registry.validation.pod.spec import selected_template
 from apiserver_fake.registry.validation.volumeclaim import CLAIM_SPEC
@@ -54,7 +54,7 @@ def _check_numbers_deployment(strategy: Document, at: str, report: Report) -> Ca
     kind, numbers, path = strategy["type"], strategy.get("rollingUpdate"), f"{at}rollingUpdate"
     if kind not in ("Recreate", "RollingUpdate"):
         shown = _internal(strategy, "maxUnavailable", "maxSurge")
-        yield unsupported(at[:-1], shown, ("Recreate", "RollingUpdate"))
+        yield not_supported(at[:-1], shown, ("Recreate", "RollingUpdate"))
     elif kind == "Recreate" and numbers is not None:
         yield forbidden(path, "may not be specified when strategy `type` is 'Recreate'")
     if kind != "RollingUpdate" or numbers is None:
@@ -94,7 +94,7 @@ DEPLOYMENT_SPEC = Struct(
 )
 
 
-def counted(*counters: str, above: tuple[tuple[str, str], ...]) -> Struct:
+def counter_struct(*counters: str, above: tuple[tuple[str, str], ...]) -> Struct:
     """Return the table of a status whose counters are not negative; each first counter of `above` is at most
     the second.
     """
@@ -108,7 +108,7 @@ def counted(*counters: str, above: tuple[tuple[str, str], ...]) -> Struct:
     return Struct(*(Field(each, minimum=0) for each in counters), compare)
 
 
-REPLICA_SET_STATUS = counted(
+REPLICA_SET_STATUS = counter_struct(
     "replicas",
     "fullyLabeledReplicas",
     "readyReplicas",
@@ -121,7 +121,7 @@ REPLICA_SET_STATUS = counted(
         ("availableReplicas", "readyReplicas"),
     ),
 )
-DEPLOYMENT_STATUS = counted(
+DEPLOYMENT_STATUS = counter_struct(
     "observedGeneration",
     *DEPLOYMENT_COUNTERS,
     "terminatingReplicas",
@@ -151,7 +151,7 @@ def _check_numbers_daemon_set(strategy: Document, at: str, report: Report) -> Ca
     if strategy["type"] == "OnDelete":
         return
     if strategy["type"] != "RollingUpdate":
-        yield unsupported(at[:-1], _internal(strategy, *DAEMON_SET_ROLLING), ("RollingUpdate", "OnDelete"))
+        yield not_supported(at[:-1], _internal(strategy, *DAEMON_SET_ROLLING), ("RollingUpdate", "OnDelete"))
         return
     path, numbers = f"{at}rollingUpdate", strategy["rollingUpdate"]
     for rule in (count_or_percentage, not_above_all):
@@ -314,7 +314,7 @@ def _gate_update(old: Document, new: Document, ctx: WriteContext) -> None:
         _gate(new, ctx)
 
 
-def _fixed(old: Document, new: Document, ctx: WriteContext) -> Causes:
+def _immutable_fields(old: Document, new: Document, ctx: WriteContext) -> Causes:
     before, after = old["spec"], new["spec"]
     if any(before.get(name) != after.get(name) for name in (*before, *after) if name not in CHANGEABLE):
         yield forbidden("spec", FIXED_TEXT)
@@ -333,21 +333,21 @@ def _status_rules_stateful_set(old: Document, new: Document, ctx: WriteContext) 
 
 
 STRATEGIES = {
-    "controllerrevisions.apps": declared(REVISION),
-    "replicasets.apps": declared(
+    "controllerrevisions.apps": declare_strategy(REVISION),
+    "replicasets.apps": declare_strategy(
         Struct(Field("spec", default={}, struct=REPLICA_SET_SPEC)),
         has_status=True,
         status=REPLICA_SET_STATUS,
         left_out_at_zero=REPLICA_SET_COUNTERS,
     ),
-    "deployments.apps": declared(
+    "deployments.apps": declare_strategy(
         Struct(Field("spec", default={}, struct=DEPLOYMENT_SPEC)),
         has_status=True,
         status=DEPLOYMENT_STATUS,
         status_rules=_collisions,
         left_out_at_zero=DEPLOYMENT_COUNTERS,
     ),
-    "daemonsets.apps": declared(
+    "daemonsets.apps": declare_strategy(
         Struct(Field("spec", default={}, struct=DAEMON_SET_SPEC)),
         has_status=True,
         on_create=lambda new, ctx: _number_template(new, max(1, _template_number(new))),
@@ -356,14 +356,14 @@ STRATEGIES = {
         status_rules=_collisions,
         left_out_at_zero=("updatedNumberScheduled", "numberAvailable", "numberUnavailable"),
     ),
-    "statefulsets.apps": declared(
+    "statefulsets.apps": declare_strategy(
         Struct(Field("spec", default={}, struct=STATEFUL_SET_SPEC)),
         # Pods are named after the set, and their names are host names.
         name=label,
         has_status=True,
         on_create=_gate,
         on_update=_gate_update,
-        update_rules=_fixed,
+        update_rules=_immutable_fields,
         status=STATEFUL_SET_STATUS,
         status_rules=_status_rules_stateful_set,
         left_out_at_zero=("readyReplicas", "currentReplicas", "updatedReplicas"),

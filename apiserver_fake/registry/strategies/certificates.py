@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from apiserver_fake.registry.admission import certificates
-from apiserver_fake.registry.strategy import WriteContext, declared, keep_all_but_status, keep_status
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy, keep_all_but_status, keep_status
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import (
     Cause,
@@ -20,11 +20,11 @@ from apiserver_fake.registry.validation.formats import (
     duplicate,
     forbidden,
     invalid,
+    not_supported,
     path_segment,
-    quoted,
     required,
     signer_name,
-    unsupported,
+    value_text,
 )
 from services.api.kinds.certificatesigningrequest import APPROVED, DENIED, FAILED, LEGACY_UNKNOWN, REQUESTS
 from services.api.meta import Document
@@ -89,7 +89,7 @@ def _usages(spec: Document, at: str, report: Report) -> Causes:
     usages, seen = spec.get("usages") or [], set()
     if not usages:
         yield required(f"{at}usages")
-    yield from (unsupported(f"{at}usages[{i}]", each, USAGES) for i, each in enumerate(usages) if each not in USAGES)
+    yield from (not_supported(f"{at}usages[{i}]", each, USAGES) for i, each in enumerate(usages) if each not in USAGES)
     for index, usage in enumerate(usages):
         if usage in seen:
             yield duplicate(f"{at}usages[{index}]", usage)
@@ -136,35 +136,35 @@ def conditions_of(document: Document) -> list[Document]:
     return list((document.get("status") or {}).get("conditions") or [])
 
 
-def stamped(new: list[Document], old: list[Document], wall_s: float) -> list[Document]:
+def with_times(new: list[Document], old: list[Document], wall_s: float) -> list[Document]:
     """Return the conditions with missing times filled in: `lastUpdateTime`, and `lastTransitionTime` if the
     status changed.
     """
     now, before = format_time(wall_s), {each.get("type"): each for each in old}
-    found = []
-    for each in new:
-        was = before.get(each.get("type"))
-        done = {**each, "lastUpdateTime": each.get("lastUpdateTime") or now}
+    conditions = []
+    for condition in new:
+        was = before.get(condition.get("type"))
+        done = {**condition, "lastUpdateTime": condition.get("lastUpdateTime") or now}
         if not done.get("lastTransitionTime"):
-            is_same = was is not None and was.get("status") == each.get("status")
+            is_same = was is not None and was.get("status") == condition.get("status")
             done["lastTransitionTime"] = (was or {}).get("lastTransitionTime", now) if is_same else now
-        found.append(done)
-    return found
+        conditions.append(done)
+    return conditions
 
 
 def check_conditions(conditions: list[Document]) -> list[Cause]:
     """Return the errors in the conditions of a request."""
     causes: list[Cause] = []
     seen: set[str] = set()
-    for index, each in enumerate(conditions):
-        at, kind, status = f"status.conditions[{index}]", each.get("type") or "", each.get("status") or ""
+    for index, condition in enumerate(conditions):
+        at, kind, status = f"status.conditions[{index}]", condition.get("type") or "", condition.get("status") or ""
         allowed = ("True",) if kind in (APPROVED, DENIED, FAILED) else ("False", "True", "Unknown")
         if not kind:
             causes.append(required(f"{at}.type"))
         if not status:
             causes.append(required(f"{at}.status"))
         elif status not in allowed:
-            causes.append(unsupported(f"{at}.status", status, allowed))
+            causes.append(not_supported(f"{at}.status", status, allowed))
         if {APPROVED: DENIED, DENIED: APPROVED}.get(kind) in seen:
             text = f"{APPROVED} and {DENIED} conditions are mutually exclusive"
             causes.append(invalid("status.conditions", kind, text))
@@ -193,7 +193,7 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
         if len(was) == len(now):
             after = [before[was[now.index(i)]] if i in now else each for i, each in enumerate(after)]
     if after:
-        status["conditions"] = stamped(after, before, ctx.wall_s)
+        status["conditions"] = with_times(after, before, ctx.wall_s)
     new["status"] = status
     keep_all_but_status(old, new, ctx)
 
@@ -219,7 +219,7 @@ def _fault_of_certificate(text: str) -> str:
     blocks = _BLOCK.findall(base64.b64decode(text))
     for kind, body in blocks:
         if kind != b"CERTIFICATE":
-            return f"only CERTIFICATE PEM blocks are allowed, found {quoted(kind.decode(errors='replace'))}"
+            return f"only CERTIFICATE PEM blocks are allowed, found {value_text(kind.decode(errors='replace'))}"
         if b":" in body:
             return "no PEM block headers are permitted"
         try:
@@ -230,7 +230,7 @@ def _fault_of_certificate(text: str) -> str:
 
 
 STRATEGIES = {
-    REQUESTS: declared(
+    REQUESTS: declare_strategy(
         Struct(Field("spec", missing={}, struct=SPEC)),
         name=path_segment,
         on_create=_who_asks,

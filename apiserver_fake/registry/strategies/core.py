@@ -17,7 +17,7 @@ from apiserver_fake.registry.strategy import (
     DeleteOptions,
     Rules,
     WriteContext,
-    declared,
+    declare_strategy,
     keep_all_but_status,
     keep_status,
 )
@@ -33,12 +33,12 @@ from apiserver_fake.registry.validation.formats import (
     invalid,
     label,
     label_value,
+    not_supported,
     qualified_name,
     quantity,
-    quoted,
     required,
     too_long,
-    unsupported,
+    value_text,
 )
 from apiserver_fake.registry.validation.secrets import SECRET_TYPES, size_of
 from services.api.meta import Document
@@ -54,7 +54,7 @@ def keys(values: Mapping[str, str], path: str, report: Report) -> Causes:
         yield from config_key(f"{path}[{name}]", name)
 
 
-def frozen(*names: str) -> Rules:
+def immutable_content_rule(*names: str) -> Rules:
     """Return the rule that an object declared immutable keeps its content."""
 
     def check(old: Document, new: Document, ctx: WriteContext) -> Causes:
@@ -184,7 +184,7 @@ def _taints(node: Document, at: str, report: Report) -> Causes:
         if not effect:
             yield required(f"{path}.effect")
         elif effect not in EFFECTS:
-            yield unsupported(f"{path}.effect", effect, EFFECTS)
+            yield not_supported(f"{path}.effect", effect, EFFECTS)
         if (key, effect) in seen:
             shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
             cause = duplicate(path, shown)
@@ -209,14 +209,14 @@ def _pod_ranges(node: Document, at: str, report: Report) -> Causes:
     if report.update is not None:
         return
     path, ranges = "spec.podCIDRs", _ranges(node.get("spec") or {})
-    for index, each in enumerate(ranges):
-        yield from network(f"{path}[{index}]", each)
+    for index, cidr in enumerate(ranges):
+        yield from network(f"{path}[{index}]", cidr)
     if len(ranges) > 1:
         if len(ranges) > 2 or any(version_of(one) == version_of(other) for one, other in pairwise(ranges)):
             yield invalid(path, ranges, "may specify no more than one CIDR for each IP family")
-        for index, each in enumerate(ranges):
-            if each in ranges[:index]:
-                yield duplicate(f"{path}[{index}]", each)
+        for index, cidr in enumerate(ranges):
+            if cidr in ranges[:index]:
+                yield duplicate(f"{path}[{index}]", cidr)
 
 
 def _addresses(node: Document) -> Causes:
@@ -238,9 +238,9 @@ def _declared_features(node: Document) -> Causes:
         path = f"status.declaredFeatures[{index}]"
         if len(name) > FEATURE_NAME_MAX:
             text = f"must be no more than {FEATURE_NAME_MAX} characters"
-            yield invalid(path, name, f"invalid feature name {quoted(name)}: {text}")
+            yield invalid(path, name, f"invalid feature name {value_text(name)}: {text}")
         elif _FEATURE_NAME.fullmatch(name) is None:
-            yield invalid(path, name, f"invalid feature name {quoted(name)}: {_FEATURE_FORM}")
+            yield invalid(path, name, f"invalid feature name {value_text(name)}: {_FEATURE_FORM}")
         if index and names[index - 1] == name:
             yield duplicate(path, name)
         elif index and names[index - 1] > name:
@@ -355,9 +355,9 @@ def _node_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
 
 
 STRATEGIES = {
-    "configmaps": declared(CONFIGMAP_FIELDS, update_rules=frozen("data", "binaryData")),
-    "secrets": declared(SECRET_FIELDS, before_update=_keep_type, update_rules=frozen("data")),
-    "namespaces": declared(
+    "configmaps": declare_strategy(CONFIGMAP_FIELDS, update_rules=immutable_content_rule("data", "binaryData")),
+    "secrets": declare_strategy(SECRET_FIELDS, before_update=_keep_type, update_rules=immutable_content_rule("data")),
+    "namespaces": declare_strategy(
         Struct(_finalizers),
         name=label,
         has_status=True,
@@ -366,7 +366,7 @@ STRATEGIES = {
         before_delete=_before_delete,
         prepare_status=_prepare_status,
     ),
-    "nodes": declared(
+    "nodes": declare_strategy(
         NODE_FIELDS,
         on_create=_create_node,
         on_update=_update_node,
@@ -375,5 +375,5 @@ STRATEGIES = {
         status=Struct(Field("conditions", most=64)),
         status_rules=_node_status,
     ),
-    "serviceaccounts": declared(Struct()),
+    "serviceaccounts": declare_strategy(Struct()),
 }

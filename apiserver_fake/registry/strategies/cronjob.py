@@ -6,7 +6,7 @@ The texts are upstream's (`pkg/apis/batch/validation`).
 import re
 
 from apiserver_fake.registry.strategies.job import JOB_TEMPLATE_SPEC
-from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import Causes, invalid, required
 from services.api.cron import parse
@@ -20,7 +20,7 @@ since the epoch.
 _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
-def _stored(report: Report) -> Document:
+def _stored_spec(report: Report) -> Document:
     return (report.update[0].get("spec") or {}) if report.update is not None else {}
 
 
@@ -36,7 +36,7 @@ def _schedule(spec: Document, at: str, report: Report) -> Causes:
         yield invalid(path, text, str(error))
     if "TZ" not in text:
         return
-    if "TZ" not in (_stored(report).get("schedule") or ""):
+    if "TZ" not in (_stored_spec(report).get("schedule") or ""):
         yield invalid(path, text, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
     elif spec.get("timeZone") is not None:
         yield invalid(path, text, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
@@ -44,7 +44,7 @@ def _schedule(spec: Document, at: str, report: Report) -> Causes:
 
 def _zone(name: str, path: str, report: Report) -> Causes:
     """Check that there is such a zone, unless it is the stored one."""
-    if _stored(report).get("timeZone") == name:
+    if _stored_spec(report).get("timeZone") == name:
         return
     if not name:
         yield invalid(path, name, "timeZone must be nil or non-empty string")
@@ -81,4 +81,6 @@ def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
         yield invalid("metadata.name", name, f"must be no more than {NAME_MAX} characters")
 
 
-STRATEGIES = {"cronjobs.batch": declared(Struct(Field("spec", default={}, struct=SPEC)), has_status=True, rules=_rules)}
+STRATEGIES = {
+    "cronjobs.batch": declare_strategy(Struct(Field("spec", default={}, struct=SPEC)), has_status=True, rules=_rules)
+}

@@ -15,7 +15,7 @@ from functools import partial
 
 from apiserver_fake.registry.authorization.claim_status import check_writer
 from apiserver_fake.registry.gated_fields import CLAIM_TEMPLATES, drop_disabled
-from apiserver_fake.registry.strategy import WriteContext, declared, keep_all_but_status
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy, keep_all_but_status
 from apiserver_fake.registry.validation.conditions import CONDITION
 from apiserver_fake.registry.validation.devices.claim import (
     ALLOCATION,
@@ -130,8 +130,8 @@ def _claim_status(old: Document, new: Document, ctx: WriteContext) -> list[Cause
     causes = report.causes
     causes += check_writer(old, new, ctx)
     if not any(each.get("adminAccess") for each in _results(old)):
-        for index, each in enumerate(_results(new)):
-            if each.get("adminAccess"):
+        for index, device_result in enumerate(_results(new)):
+            if device_result.get("adminAccess"):
                 causes += _admin_namespace(f"status.allocation.devices.results[{index}].adminAccess", ctx)
                 break
     causes += _consumers(old, status, ctx, report)
@@ -156,8 +156,8 @@ def _consumers(old: Document, status: Document, ctx: WriteContext, report: Repor
         yield from wrong
     else:
         report.seen = set()
-        for index, each in enumerate(consumers):
-            CONSUMER.check(each, f"{path}[{index}].", report)
+        for index, consumer in enumerate(consumers):
+            CONSUMER.check(consumer, f"{path}[{index}].", report)
     if not consumers:
         return
     if status.get("allocation") is None:
@@ -178,8 +178,8 @@ def _already_granted(document: Document, others: Iterable[Document]) -> Causes:
         meta = other["metadata"]
         if meta.get("uid") == document["metadata"].get("uid"):
             continue
-        for each in _results(other):
-            if (key := _exclusive(each)) in wanted:
+        for device_result in _results(other):
+            if (key := _exclusive(device_result)) in wanted:
                 text = f"is allocated to {meta.get('namespace')}/{meta.get('name')} already"
                 yield invalid(f"status.allocation.devices.results[{wanted[key]}]", "/".join(filter(None, key)), text)
 
@@ -210,7 +210,7 @@ META = Struct(Field("labels", form=labels), Field("annotations", rule=_keys))
 TEMPLATE_SPEC = Struct(Field("metadata", struct=META), Field("spec", default={}, struct=CLAIM_SPEC))
 
 
-def _dated(taint: Document, ctx: WriteContext) -> Document:
+def _with_time_added(taint: Document, ctx: WriteContext) -> Document:
     return taint if taint.get("timeAdded") else {**taint, "timeAdded": format_time(ctx.wall_s)}
 
 
@@ -228,7 +228,9 @@ def _date_taints(new: Document, ctx: WriteContext) -> None:
     devices = new["spec"].get("devices") or []
     if any(not taint.get("timeAdded") for device in devices for taint in device.get("taints") or ()):
         dated = [
-            {**each, "taints": [_dated(taint, ctx) for taint in each["taints"]]} if each.get("taints") else each
+            {**each, "taints": [_with_time_added(taint, ctx) for taint in each["taints"]]}
+            if each.get("taints")
+            else each
             for each in devices
         ]
         new["spec"] = {**new["spec"], "devices": dated}
@@ -242,7 +244,7 @@ def _date_rule(old: Document | None, new: Document, ctx: WriteContext) -> None:
     if is_other and taint.get("timeAdded") == before.get("timeAdded"):
         taint = {name: value for name, value in taint.items() if name != "timeAdded"}
     if taint:
-        new["spec"] = {**new["spec"], "taint": _dated(taint, ctx)}
+        new["spec"] = {**new["spec"], "taint": _with_time_added(taint, ctx)}
 
 
 def _create_rule(new: Document, ctx: WriteContext) -> None:
@@ -251,23 +253,23 @@ def _create_rule(new: Document, ctx: WriteContext) -> None:
 
 
 STRATEGIES = {
-    CLASSES: declared(Struct(Field("spec", default={}, struct=DEVICE_CLASS_SPEC))),
-    CLAIMS: declared(
+    CLASSES: declare_strategy(Struct(Field("spec", default={}, struct=DEVICE_CLASS_SPEC))),
+    CLAIMS: declare_strategy(
         Struct(Field("spec", default={}, struct=CLAIM_SPEC, is_immutable=True)),
         has_status=True,
         rules=_claim,
         prepare_status=_prepare_status,
         status_rules=_claim_status,
     ),
-    CLAIM_TEMPLATES: declared(
+    CLAIM_TEMPLATES: declare_strategy(
         Struct(Field("spec", default={}, struct=TEMPLATE_SPEC, is_immutable=True)), rules=_template
     ),
-    SLICES: declared(
+    SLICES: declare_strategy(
         Struct(Field("spec", default={}, struct=SLICE_SPEC)),
         on_create=_complete_slice,
         on_update=lambda old, new, ctx: _complete_slice(new, ctx),
     ),
-    TAINT_RULES: declared(
+    TAINT_RULES: declare_strategy(
         Struct(Field("spec", default={}, struct=TAINT_RULE_SPEC)),
         has_status=True,
         before_create=_create_rule,

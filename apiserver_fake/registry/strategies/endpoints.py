@@ -1,6 +1,6 @@
 """Endpoints (core/v1): subsets of addresses with the same ports, with the texts of `pkg/apis/core/validation`."""
 
-from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.strategy import declare_strategy
 from apiserver_fake.registry.validation.addresses import ordinary
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import Causes, address, label, qualified_name, required, subdomain
@@ -66,4 +66,4 @@ SUBSET = Struct(
     Field("ports", items=PORT, is_checked=False),
     _ports,
 )
-STRATEGIES = {"endpoints": declared(Struct(_whose, Field("subsets", items=SUBSET)))}
+STRATEGIES = {"endpoints": declare_strategy(Struct(_whose, Field("subsets", items=SUBSET)))}

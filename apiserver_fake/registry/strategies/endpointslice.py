@@ -4,7 +4,7 @@ The texts are upstream's (`pkg/apis/discovery/validation`).
 """
 
 from apiserver_fake.registry.strategies.endpoints import is_own
-from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy
 from apiserver_fake.registry.validation.addresses import ordinary, version_of
 from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique
 from apiserver_fake.registry.validation.formats import (
@@ -114,4 +114,4 @@ def _update(old: Document, new: Document, ctx: WriteContext) -> None:
     new["metadata"] = {**after, "generation": generation}
 
 
-STRATEGIES = {"endpointslices.discovery.k8s.io": declared(FIELDS, on_create=_create, on_update=_update)}
+STRATEGIES = {"endpointslices.discovery.k8s.io": declare_strategy(FIELDS, on_create=_create, on_update=_update)}

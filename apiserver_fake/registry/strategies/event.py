@@ -7,7 +7,7 @@ and a type and must not set the older fields, and afterwards only its series cha
 
 from typing import Any, Final
 
-from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Struct
 from apiserver_fake.registry.validation.formats import (
     IMMUTABLE,
@@ -99,7 +99,7 @@ def _lenient(event: Document, controller_field: str) -> Causes:
     yield from subdomain("namespace", own)
 
 
-def _created(event: Document) -> Causes:
+def _create_causes(event: Document) -> Causes:
     """Yield what is wrong with a new event of events.k8s.io/v1."""
     yield from metadata(event, subdomain)
     yield from _series(event)
@@ -114,17 +114,17 @@ def _created(event: Document) -> Causes:
             yield invalid(name, "", "needs to be unset")
 
 
-def _updated(old: Document, new: Document) -> Causes:
+def _update_causes(old: Document, new: Document) -> Causes:
     """Yield what changed and may not, in an event of events.k8s.io/v1."""
     if new.get("series") != old.get("series"):
         yield from _series(new)
     for name in _FIXED:
         before, after = (each.get(_STORED.get(name, name)) or None for each in (old, new))
         if before != after:
-            yield invalid(name, _shown(name, after), IMMUTABLE)
+            yield invalid(name, _shown_value(name, after), IMMUTABLE)
 
 
-def _shown(name: str, value: Any) -> Any:
+def _shown_value(name: str, value: Any) -> Any:
     if value is None:
         return {"count": 0, "reason": "", "message": "", "type": "", "action": ""}.get(name)
     names = _STRUCTS.get(name)
@@ -134,7 +134,7 @@ def _shown(name: str, value: Any) -> Any:
 def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
     yield from _lenient(new, "reportingController" if _is_strict(ctx) else "reportingComponent")
     if _is_strict(ctx):
-        yield from _created(new) if old is None else _updated(old, new)
+        yield from _create_causes(new) if old is None else _update_causes(old, new)
 
 
 EVENT_FIELDS = Struct(
@@ -142,4 +142,4 @@ EVENT_FIELDS = Struct(
     Field("message", form=plain_text),
     completion=lambda event: event.update(message=(event.get("message") or "")[:_MESSAGE_MAX]),
 )
-STRATEGIES = {"events": declared(EVENT_FIELDS, name=path_segment, rules=_rules)}
+STRATEGIES = {"events": declare_strategy(EVENT_FIELDS, name=path_segment, rules=_rules)}

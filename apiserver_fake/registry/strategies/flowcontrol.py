@@ -6,7 +6,7 @@ The texts are upstream's (`pkg/apis/flowcontrol/validation`).
 
 import math
 
-from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.strategy import declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique
 from apiserver_fake.registry.validation.formats import (
     Cause,
@@ -15,9 +15,9 @@ from apiserver_fake.registry.validation.formats import (
     forbidden,
     invalid,
     label,
+    not_supported,
     required,
     subdomain,
-    unsupported,
 )
 from services.api.meta import Document
 
@@ -30,7 +30,7 @@ SUBJECTS_BY_KIND = {"ServiceAccount": "serviceAccount", "User": "user", "Group":
 def _subject(subject: Document, at: str, report: Report) -> Causes:
     kind = subject.get("kind") or ""
     if (member := SUBJECTS_BY_KIND.get(kind)) is None:
-        yield unsupported(f"{at}kind", kind, sorted(SUBJECTS_BY_KIND))
+        yield not_supported(f"{at}kind", kind, sorted(SUBJECTS_BY_KIND))
         return
     who, path = subject.get(member), f"{at}{member}"
     if who is None:
@@ -73,7 +73,7 @@ def _verbs(rule: Document, at: str, report: Report) -> Causes:
     elif "*" in verbs:
         yield from _all_alone(verbs, f"{at}verbs", "verbs")
     elif not {*verbs} <= {*VERBS}:
-        yield unsupported(f"{at}verbs", verbs, VERBS)
+        yield not_supported(f"{at}verbs", verbs, VERBS)
 
 
 def _resources(rule: Document, at: str, report: Report) -> Causes:
@@ -138,7 +138,7 @@ def _precedence(value: int, path: str, report: Report) -> Causes:
 def _distinguisher(method: Document, path: str, report: Report) -> Causes:
     if (kind := method.get("type") or "") not in ("ByNamespace", "ByUser"):
         # The value is shown as upstream's internal type is written, which has no JSON names.
-        yield unsupported(f"{path}.type", {"Type": kind}, ("ByNamespace", "ByUser"))
+        yield not_supported(f"{path}.type", {"Type": kind}, ("ByNamespace", "ByUser"))
 
 
 FLOW_SCHEMA_SPEC = Struct(
@@ -167,7 +167,7 @@ def _level(spec: Document, at: str, report: Report) -> Causes:
     if (kind == "Exempt") != (report.scope == EXEMPT_NAME):
         yield invalid(f"{at}type", kind, "type must be 'Exempt' if and only if name is 'exempt'")
     if kind not in ("Exempt", "Limited"):
-        yield unsupported(f"{at}type", kind, ("Exempt", "Limited"))
+        yield not_supported(f"{at}type", kind, ("Exempt", "Limited"))
     elif kind == "Exempt" and spec.get("limited") is not None:
         yield forbidden(f"{at}limited", "must be nil if the type is not Limited")
     elif kind == "Limited" and spec.get("exempt") is not None:
@@ -179,7 +179,7 @@ def _level(spec: Document, at: str, report: Report) -> Causes:
 def _response(response: Document, at: str, report: Report) -> Causes:
     kind, queuing = response.get("type") or "", response.get("queuing")
     if kind not in ("Queue", "Reject"):
-        yield unsupported(f"{at}type", kind, ("Queue", "Reject"))
+        yield not_supported(f"{at}type", kind, ("Queue", "Reject"))
     elif kind == "Reject" and queuing is not None:
         yield forbidden(f"{at}queuing", "must be nil if limited.limitResponse.type is not Limited")
     elif kind == "Queue" and queuing is None:
@@ -223,10 +223,10 @@ LEVEL_SPEC = Struct(_level, Field("limited", struct=LIMITED), Field("exempt", st
 CONDITIONS = Struct(Field("conditions", items=Struct(unique("type"), Field("type", required="must not be empty"))))
 
 STRATEGIES = {
-    "flowschemas.flowcontrol.apiserver.k8s.io": declared(
+    "flowschemas.flowcontrol.apiserver.k8s.io": declare_strategy(
         Struct(_lend_name, Field("spec", default={}, struct=FLOW_SCHEMA_SPEC)), has_status=True, status=CONDITIONS
     ),
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": declared(
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": declare_strategy(
         Struct(_lend_name, Field("spec", default={}, struct=LEVEL_SPEC)), has_status=True, status=CONDITIONS
     ),
 }

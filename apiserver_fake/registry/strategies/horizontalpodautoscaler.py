@@ -5,7 +5,7 @@ The texts are upstream's (`pkg/apis/autoscaling/validation`), the defaults those
 """
 
 from apiserver_fake.registry.strategies.limitrange import check_name
-from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.strategy import declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import (
     Cause,
@@ -13,9 +13,9 @@ from apiserver_fake.registry.validation.formats import (
     forbidden,
     invalid,
     label,
+    not_supported,
     path_segment,
     required,
-    unsupported,
 )
 from services.api.kinds.limitrange import CONTAINER
 from services.api.meta import Document
@@ -72,13 +72,13 @@ def _one_source(metric: Document, at: str, report: Report) -> Causes:
     if not kind:
         yield required(f"{at}type", "must specify a metric source type")
     if kind not in SOURCES:
-        yield unsupported(f"{at}type", kind, SOURCES)
+        yield not_supported(f"{at}type", kind, SOURCES)
     for name in present[:1]:
         yield from _source(name, metric[name], f"{at}{name}.", report)
     wanted = SOURCES.get(kind)
     if wanted is None:
         # As upstream, which asks twice.
-        yield unsupported(f"{at}type", kind, SOURCES)
+        yield not_supported(f"{at}type", kind, SOURCES)
     elif wanted not in present:
         yield required(f"{at}{wanted}", "must populate information for the given metric source")
     if len(present) != 1:
@@ -240,7 +240,7 @@ SPEC = Struct(
 
 
 STRATEGIES = {
-    "horizontalpodautoscalers.autoscaling": declared(
+    "horizontalpodautoscalers.autoscaling": declare_strategy(
         Struct(Field("spec", default={}, struct=SPEC)),
         has_status=True,
         status=Struct(Field("currentReplicas", minimum=0), Field("desiredReplicas", minimum=0)),

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from apiserver_fake.registry.strategies.networking import domain_path
-from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import (
     Causes,
@@ -19,13 +19,13 @@ from apiserver_fake.registry.validation.formats import (
     label,
     label_selector,
     not_negative,
+    not_supported,
     qualified_name,
-    quoted,
     required,
     selects,
     too_long,
     too_many,
-    unsupported,
+    value_text,
     wrong,
 )
 from apiserver_fake.registry.validation.pod.scope import CONTAINER_LISTS
@@ -92,7 +92,7 @@ def _check_replacement(spec: Document, at: str, report: Report) -> Causes:
     policy = spec.get("podReplacementPolicy")
     allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
     if policy is not None and policy not in allowed:
-        yield unsupported(f"{at}podReplacementPolicy", policy, allowed)
+        yield not_supported(f"{at}podReplacementPolicy", policy, allowed)
 
 
 def _check_restarts(spec: Document, at: str, report: Report) -> Causes:
@@ -101,7 +101,7 @@ def _check_restarts(spec: Document, at: str, report: Report) -> Causes:
     if policy == "Always":
         yield required(here, 'valid values: "OnFailure", "Never"')
     elif policy not in ("OnFailure", "Never"):
-        yield unsupported(here, policy, ("OnFailure", "Never"))
+        yield not_supported(here, policy, ("OnFailure", "Never"))
     elif policy != "Never" and spec.get("podFailurePolicy") is not None:
         yield invalid(here, policy, 'only "Never" is supported when podFailurePolicy is specified')
 
@@ -113,7 +113,7 @@ def _check_selector(spec: Document, at: str, report: Report) -> Causes:
         if selector is not None:
             yield invalid(f"{at}selector", selector, "`selector` will be auto-generated")
         if spec.get("manualSelector"):
-            yield unsupported(f"{at}manualSelector", True, ("nil", "false"))
+            yield not_supported(f"{at}manualSelector", True, ("nil", "false"))
         return
     own = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     unreadable = label_selector(f"{at}selector", selector) if selector is not None else []
@@ -133,7 +133,7 @@ def _check_action(rule: Document, at: str, report: Report) -> Causes:
     if not action:
         yield required(f"{at}action", _one_of(ACTIONS))
     elif action not in ACTIONS:
-        yield unsupported(f"{at}action", action, ACTIONS)
+        yield not_supported(f"{at}action", action, ACTIONS)
     elif action == "FailIndex" and report.scope.get("backoffLimitPerIndex") is None:
         yield invalid(f"{at}action", action, "requires the backoffLimitPerIndex to be set")
 
@@ -153,7 +153,7 @@ def _check_exit_codes(codes: Document, at: str, report: Report) -> Causes:
     if not operator:
         yield required(f"{at}.operator", _one_of(OPERATORS))
     elif operator not in OPERATORS:
-        yield unsupported(f"{at}.operator", operator, OPERATORS)
+        yield not_supported(f"{at}.operator", operator, OPERATORS)
     if name is not None and name not in containers:
         text = "must be one of the container or initContainer names in the pod template"
         yield invalid(f"{at}.containerName", name, text)
@@ -211,26 +211,26 @@ def _check_success_rule(rule: Document, at: str, completions: int) -> Causes:
 
 def intervals(text: str, completions: int) -> list[tuple[int, int]]:
     """Return the first and last index of each interval in a text. Raises: ValueError with upstream's text."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for part in text.split(",") if text else ():
         start, end = _interval(part, completions)
-        if found and found[-1][1] >= start:
-            raise ValueError(f"non-increasing order, previous: {found[-1][1]}, current: {start}")
-        found.append((start, end))
-    return found
+        if spans and spans[-1][1] >= start:
+            raise ValueError(f"non-increasing order, previous: {spans[-1][1]}, current: {start}")
+        spans.append((start, end))
+    return spans
 
 
 def _interval(part: str, completions: int) -> tuple[int, int]:
     ends = part.split("-")
     if len(ends) > 2:
         rule = "the requirement that an index interval can have at most two parts separated by '-'"
-        raise ValueError(f"the fragment {quoted(part)} violates {rule}")
+        raise ValueError(f"the fragment {value_text(part)} violates {rule}")
     numbers = []
     for end in ends:
         if not re.fullmatch(r"\+?[0-9]{1,18}", end):
-            raise ValueError(f"cannot convert string to integer for index: {quoted(end)}")
+            raise ValueError(f"cannot convert string to integer for index: {value_text(end)}")
         if int(end) >= completions:
-            raise ValueError(f"too large index: {quoted(end)}")
+            raise ValueError(f"too large index: {value_text(end)}")
         numbers.append(int(end))
     if len(numbers) == 2 and numbers[0] >= numbers[1]:
         raise ValueError(f"non-increasing order, previous: {numbers[0]}, current: {numbers[1]}")
@@ -476,8 +476,8 @@ def _with_own_selector(new: Document) -> None:
     spec, meta = new["spec"], new["metadata"]
     template = dict(spec.get("template") or {})
     about = dict(template.get("metadata") or {})
-    said = about.get("labels") or {}
-    about["labels"] = {**said, **{name: value for name, value in _own_labels(meta).items() if name not in said}}
+    labels = about.get("labels") or {}
+    about["labels"] = {**labels, **{name: value for name, value in _own_labels(meta).items() if name not in labels}}
     template["metadata"] = about
     selector = dict(spec.get("selector") or {})
     selector["matchLabels"] = {CONTROLLER_UID: meta["uid"], **(selector.get("matchLabels") or {})}
@@ -494,7 +494,7 @@ def _create(new: Document, ctx: WriteContext) -> None:
         _with_own_selector(new)
 
 
-def _generated(new: Document, at: str, report: Report) -> Causes:
+def _generated_labels(new: Document, at: str, report: Report) -> Causes:
     """Check that selector and labels are those that the server makes, unless the client selects by itself.
 
     Source: upstream `pkg/apis/batch/validation/validation.go`, `validateGeneratedSelector`.
@@ -502,14 +502,14 @@ def _generated(new: Document, at: str, report: Report) -> Causes:
     spec = new["spec"]
     if report.update is not None or spec.get("manualSelector") or spec.get("selector") is None:
         return
-    found, path = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}, "spec.template.metadata"
+    labels, path = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}, "spec.template.metadata"
     wanted = _own_labels(new["metadata"])
     for name in (*_OLD_LABELS, CONTROLLER_UID, JOB_NAME):
         value = wanted[name]
-        if name not in found:
+        if name not in labels:
             yield required(f"{path}.labels[{name}]", f"must be '{value}'")
-        elif found[name] != value:
-            yield invalid(f"{path}.labels[{name}]", found, f"must be '{value}'")
+        elif labels[name] != value:
+            yield invalid(f"{path}.labels[{name}]", labels, f"must be '{value}'")
     if not label_selector("", spec["selector"]) and not selects(spec["selector"], wanted):
         yield invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
 
@@ -530,8 +530,8 @@ def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
 
 
 STRATEGIES = {
-    "jobs.batch": declared(
-        Struct(_generated, Field("spec", default={}, struct=SPEC)),
+    "jobs.batch": declare_strategy(
+        Struct(_generated_labels, Field("spec", default={}, struct=SPEC)),
         has_status=True,
         on_create=_create,
         rules=_rules,

@@ -3,7 +3,7 @@
 Source: upstream `pkg/apis/coordination/validation/validation.go`.
 """
 
-from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Struct
 from services.api.meta import Document
 
@@ -23,7 +23,7 @@ def _remember_renewal(old: Document, new: Document, ctx: WriteContext) -> None:
 
 
 STRATEGIES = {
-    "leases.coordination.k8s.io": declared(
+    "leases.coordination.k8s.io": declare_strategy(
         Struct(Field("spec", struct=SPEC)), on_create=_remember, on_update=_remember_renewal
     )
 }

@@ -5,7 +5,7 @@ Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateLimi
 """
 
 from apiserver_fake.registry.admission.limit_ranger import LIMIT_RANGES
-from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.strategy import declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique
 from apiserver_fake.registry.validation.formats import (
     QUANTITY_TEXT,
@@ -64,10 +64,10 @@ def _check_parts(item: Document, kind: str, at: str) -> Causes:
         for name, text in values.items():
             here = f"{at}.{part}[{name}]"
             yield from check_name(name, kind, here)
-            yield from _malformed(here, text)
+            yield from _quantity_causes(here, text)
 
 
-def _malformed(path: str, text: str) -> list[Cause]:
+def _quantity_causes(path: str, text: str) -> list[Cause]:
     """Refuse what is no quantity; of what sign it is and whether it is whole does not matter here."""
     try:
         milli(text)
@@ -129,4 +129,4 @@ def _check_ratio(has: dict[str, str], at: str) -> Causes:
 
 LIMIT = Struct(Field("type", missing="", rule=_type), unique("type"), _amounts, completion=_complete)
 SPEC = Struct(Field("limits", default=[], items=LIMIT))
-STRATEGIES = {LIMIT_RANGES: declared(Struct(Field("spec", default={}, struct=SPEC)))}
+STRATEGIES = {LIMIT_RANGES: declare_strategy(Struct(Field("spec", default={}, struct=SPEC)))}

@@ -8,12 +8,12 @@ plugin.
 
 import re
 
-from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy
 from apiserver_fake.registry.validation.addresses import (
     canonical_address,
     canonical_network,
     network,
-    parsed,
+    parse_address,
     parsed_network,
     version_of,
 )
@@ -28,12 +28,12 @@ from apiserver_fake.registry.validation.formats import (
     label,
     label_1035,
     label_selector,
+    not_supported,
     path_segment,
     port,
     required,
     subdomain,
     too_long,
-    unsupported,
 )
 from services.api.kinds.ingressclass import DEFAULT_CLASS
 from services.api.meta import Document
@@ -82,7 +82,7 @@ def host_name(path: str, host: str) -> Causes:
 def _host(host: str, path: str, report: Report) -> Causes:
     if not host:
         return
-    if parsed(host) is not None:
+    if parse_address(host) is not None:
         yield invalid(path, host, "must be a DNS name, not an IP address")
     yield from host_name(path, host)
 
@@ -91,13 +91,13 @@ _INVALID_SEQUENCES = ("//", "/./", "/../", "%2f", "%2F")
 _INVALID_ENDS = ("/..", "/.")
 
 
-def _path(each: Document, at: str, report: Report) -> Causes:
-    kind, path = each.get("pathType"), each.get("path") or ""
+def _path(ingress_path: Document, at: str, report: Report) -> Causes:
+    kind, path = ingress_path.get("pathType"), ingress_path.get("path") or ""
     if kind is None:
         yield required(f"{at}pathType", "pathType must be specified")
         return
     if kind not in PATH_TYPES:
-        yield unsupported(f"{at}pathType", kind, PATH_TYPES)
+        yield not_supported(f"{at}pathType", kind, PATH_TYPES)
     elif (path or kind != "ImplementationSpecific") and not path.startswith("/"):
         yield invalid(f"{at}path", path, "must be an absolute path")
     if kind in ("Exact", "Prefix") and path:
@@ -107,7 +107,7 @@ def _path(each: Document, at: str, report: Report) -> Causes:
         for part in _INVALID_ENDS:
             if path.endswith(part):
                 yield invalid(f"{at}path", path, f"cannot end with '{part}'")
-    yield from _backend(each.get("backend") or {}, f"{at}backend.", report)
+    yield from _backend(ingress_path.get("backend") or {}, f"{at}backend.", report)
 
 
 def _reference_names(reference: Document, at: str) -> Causes:
@@ -172,13 +172,13 @@ INGRESS_SPEC = Struct(
 
 
 def _ingress_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
-    for index, each in enumerate(((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()):
-        at, ip, name = f"status.loadBalancer.ingress[{index}].", each.get("ip") or "", each.get("hostname") or ""
+    for index, ingress in enumerate(((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()):
+        at, ip, name = f"status.loadBalancer.ingress[{index}].", ingress.get("ip") or "", ingress.get("hostname") or ""
         if ip:
             yield from address(f"{at}ip", ip)
         if name:
             yield from subdomain(f"{at}hostname", name)
-            if parsed(name) is not None:
+            if parse_address(name) is not None:
                 yield invalid(f"{at}hostname", name, "must be a DNS name, not an IP address")
 
 
@@ -230,7 +230,7 @@ def _reference(parameters: Document, at: str, report: Report) -> Causes:
     yield from _reference_names(parameters, at)
     scope, namespace = parameters.get("scope"), parameters.get("namespace")
     if scope not in SCOPES:
-        yield unsupported(f"{at}scope", scope, SCOPES)
+        yield not_supported(f"{at}scope", scope, SCOPES)
     elif scope == "Namespace":
         missing = required(f"{at}namespace", "`parameters.scope` is set to 'Namespace'")
         yield from [missing] if namespace is None else label(f"{at}namespace", namespace)
@@ -247,8 +247,8 @@ INGRESS_CLASS_SPEC = Struct(
 # -- NetworkPolicy
 
 
-def _ports(each: Document, at: str, report: Report) -> Causes:
-    first, last = each.get("port"), each.get("endPort")
+def _ports(policy_port: Document, at: str, report: Report) -> Causes:
+    first, last = policy_port.get("port"), policy_port.get("endPort")
     path = f"{at}endPort"
     if first is None:
         if last is not None:
@@ -284,14 +284,14 @@ def _ip_block(block: Document, at: str) -> Causes:
         return
     yield from network(f"{at}cidr", block["cidr"])
     whole = parsed_network(block["cidr"])
-    for index, each in enumerate(block.get("except") or () if whole is not None else ()):
-        yield from network(f"{at}except[{index}]", each)
-        part = parsed_network(each)
+    for index, except_cidr in enumerate(block.get("except") or () if whole is not None else ()):
+        yield from network(f"{at}except[{index}]", except_cidr)
+        part = parsed_network(except_cidr)
         if part is None or whole is None:
             continue
         is_within = part.version == whole.version and part.network_address in whole
         if not is_within or whole.prefixlen >= part.prefixlen:
-            yield invalid(f"{at}except[{index}]", each, "must be a strict subset of `cidr`")
+            yield invalid(f"{at}except[{index}]", except_cidr, "must be a strict subset of `cidr`")
 
 
 def _rule(side: str) -> Struct:
@@ -310,7 +310,7 @@ def _few_types(types: list[str], path: str, report: Report) -> Causes:
     else:
         for index, each in enumerate(types):
             if each not in ("Egress", "Ingress"):
-                yield unsupported(f"{path}[{index}]", each, ("Ingress", "Egress"))
+                yield not_supported(f"{path}[{index}]", each, ("Ingress", "Egress"))
 
 
 NETWORK_POLICY_SPEC = Struct(
@@ -333,8 +333,8 @@ def _cidrs(spec: Document, at: str, report: Report) -> Causes:
     if len(cidrs) > 2:
         yield invalid(path, cidrs, "may only hold up to 2 values")
         return
-    for index, each in enumerate(cidrs):
-        yield from canonical_network(f"{path}[{index}]", each)
+    for index, cidr in enumerate(cidrs):
+        yield from canonical_network(f"{path}[{index}]", cidr)
     versions = [version_of(each) for each in cidrs]
     if len(cidrs) == 2 and 0 not in versions and versions[0] == versions[1]:
         yield invalid(
@@ -345,8 +345,8 @@ def _cidrs(spec: Document, at: str, report: Report) -> Causes:
 def _cidrs_stay(old: Document, new: Document, ctx: WriteContext) -> Causes:
     before, after = ((each.get("spec") or {}).get("cidrs") or [] for each in (old, new))
     if len(before) == len(after) or (len(before), len(after)) == (1, 2):
-        for index, each in enumerate(before):
-            if after[index] != each:
+        for index, cidr in enumerate(before):
+            if after[index] != cidr:
                 yield invalid(f"spec.cidrs[{index}]", after[index], IMMUTABLE)
     else:
         yield invalid("spec.cidrs", after, IMMUTABLE)
@@ -368,17 +368,19 @@ IP_ADDRESS = Struct(
 
 
 STRATEGIES = {
-    "ingresses.networking.k8s.io": declared(
+    "ingresses.networking.k8s.io": declare_strategy(
         Struct(Field("spec", default={}, struct=INGRESS_SPEC)),
         has_status=True,
         on_create=_empty_load_balancer,
         rules=_one_class,
         status_rules=_ingress_status,
     ),
-    INGRESS_CLASSES: declared(Struct(Field("spec", default={}, struct=INGRESS_CLASS_SPEC))),
-    "networkpolicies.networking.k8s.io": declared(Struct(Field("spec", default={}, struct=NETWORK_POLICY_SPEC))),
-    "servicecidrs.networking.k8s.io": declared(
+    INGRESS_CLASSES: declare_strategy(Struct(Field("spec", default={}, struct=INGRESS_CLASS_SPEC))),
+    "networkpolicies.networking.k8s.io": declare_strategy(
+        Struct(Field("spec", default={}, struct=NETWORK_POLICY_SPEC))
+    ),
+    "servicecidrs.networking.k8s.io": declare_strategy(
         Struct(Field("spec", missing={}, struct=Struct(_cidrs))), has_status=True, update_rules=_cidrs_stay
     ),
-    "ipaddresses.networking.k8s.io": declared(IP_ADDRESS, name=canonical_address),
+    "ipaddresses.networking.k8s.io": declare_strategy(IP_ADDRESS, name=canonical_address),
 }

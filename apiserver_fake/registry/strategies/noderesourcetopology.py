@@ -1,6 +1,6 @@
 """NodeResourceTopologies: unique zones and valid amounts."""
 
-from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.strategy import declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique
 from apiserver_fake.registry.validation.formats import Causes, invalid
 from services.api.meta import Document
@@ -21,4 +21,4 @@ ZONE = Struct(
     unique("name", is_empty_a_key=False),
     Field("resources", items=Struct(Field("name", required=True), _amounts)),
 )
-STRATEGIES = {"noderesourcetopologies.topology.node.k8s.io": declared(Struct(Field("zones", items=ZONE)))}
+STRATEGIES = {"noderesourcetopologies.topology.node.k8s.io": declare_strategy(Struct(Field("zones", items=ZONE)))}

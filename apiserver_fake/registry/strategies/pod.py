@@ -19,7 +19,7 @@ from apiserver_fake.registry.strategy import (
     keep_all_but_status,
 )
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
-from apiserver_fake.registry.validation.formats import Cause, invalid, metadata, unsupported
+from apiserver_fake.registry.validation.formats import Cause, invalid, metadata, not_supported
 from apiserver_fake.registry.validation.pod import defaults
 from apiserver_fake.registry.validation.pod.annotations import check_annotations, check_annotations_update
 from apiserver_fake.registry.validation.pod.container import without_own_policies
@@ -168,7 +168,7 @@ def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> 
     causes: list[Cause] = []
     was, phase = before.get("phase") or "", status.get("phase") or ""
     if phase and phase not in PHASES:
-        causes.append(unsupported("status.phase", phase, PHASES))
+        causes.append(not_supported("status.phase", phase, PHASES))
     elif phase != was and _RANK.get(phase, 0) < _RANK.get(was, 0):
         causes.append(invalid("status.phase", phase, f"the phase may not go back from {was}"))
     elif phase != was and _RANK.get(was, 0) == 2:

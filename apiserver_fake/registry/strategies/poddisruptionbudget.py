@@ -1,6 +1,6 @@
 """PodDisruptionBudgets: one bound, not both; the status belongs to the disruption controller."""
 
-from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.strategy import declare_strategy
 from apiserver_fake.registry.validation.conditions import CONDITION
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import Causes, at_most_all, invalid, label_selector, path_segment
@@ -17,20 +17,20 @@ def _one_bound(spec: Document, at: str, report: Report) -> Causes:
         yield invalid(at[:-1], shown, "minAvailable and maxUnavailable cannot be both set")
 
 
-def _bound(value: int | str, path: str, report: Report) -> Causes:
+def _percentage_limit(value: int | str, path: str, report: Report) -> Causes:
     yield from at_most_all(path, value)
 
 
 SPEC = Struct(
     _one_bound,
-    *(Field(name, rule=_bound) for name in BOUNDS),
+    *(Field(name, rule=_percentage_limit) for name in BOUNDS),
     Field("selector", form=label_selector),
     Field("unhealthyPodEvictionPolicy", enum=("AlwaysAllow", "IfHealthyBudget")),
 )
 COUNTERS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 STATUS = Struct(Field("conditions", items=CONDITION), *(Field(name, minimum=0) for name in COUNTERS))
 STRATEGIES = {
-    "poddisruptionbudgets.policy": declared(
+    "poddisruptionbudgets.policy": declare_strategy(
         Struct(Field("spec", default={}, struct=SPEC)), name=path_segment, has_status=True, status=STATUS
     )
 }

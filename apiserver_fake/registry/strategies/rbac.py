@@ -23,17 +23,17 @@ from apiserver_fake.registry.policy import (
     escalation_text,
     missing_rights,
 )
-from apiserver_fake.registry.strategy import Strategy, WriteContext, declared
+from apiserver_fake.registry.strategy import Strategy, WriteContext, declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import (
     Cause,
     Causes,
     invalid,
     label_selector,
+    not_supported,
     path_segment,
     required,
     subdomain,
-    unsupported,
 )
 from services.api.errors import NotFound
 from services.api.meta import Document
@@ -92,14 +92,14 @@ def _subject(*, namespaced: bool) -> Rule:
                 if name:
                     yield from subdomain(f"{at}name", name)
                 if group:
-                    yield unsupported(f"{at}apiGroup", group, [""])
+                    yield not_supported(f"{at}apiGroup", group, [""])
                 if not namespaced and not subject.get("namespace"):
                     yield required(f"{at}namespace")
             case "User" | "Group":
                 if group != GROUP:
-                    yield unsupported(f"{at}apiGroup", group, [GROUP])
+                    yield not_supported(f"{at}apiGroup", group, [GROUP])
             case _:
-                yield unsupported(f"{at}kind", kind, ["ServiceAccount", "User", "Group"])
+                yield not_supported(f"{at}kind", kind, ["ServiceAccount", "User", "Group"])
 
     return check
 
@@ -107,9 +107,9 @@ def _subject(*, namespaced: bool) -> Rule:
 def _role_ref(*kinds: str) -> Rule:
     def check(ref: Document, at: str, report: Report) -> Causes:
         if (group := ref.get("apiGroup") or "") != GROUP:
-            yield unsupported(f"{at}apiGroup", group, [GROUP])
+            yield not_supported(f"{at}apiGroup", group, [GROUP])
         if (kind := ref.get("kind") or "") not in kinds:
-            yield unsupported(f"{at}kind", kind, kinds)
+            yield not_supported(f"{at}kind", kind, kinds)
         if name := ref.get("name"):
             yield from path_segment(f"{at}name", name)
         else:
@@ -185,7 +185,7 @@ def _role_strategy(*, namespaced: bool) -> Strategy:
     parts: list[Any] = [Field("rules", items=Struct(_policy_rule(namespaced=namespaced)))]
     if not namespaced:
         parts.append(Field("aggregationRule", struct=Struct(_selectors)))
-    return declared(
+    return declare_strategy(
         Struct(*parts), name=path_segment, on_create=lambda new, ctx: _check_role(None, new, ctx), on_update=_check_role
     )
 
@@ -196,7 +196,7 @@ def _binding_strategy(*, namespaced: bool) -> Strategy:
         _role_ref(*(["Role"] if namespaced else []), "ClusterRole"),
     )
     subject = Struct(_subject(namespaced=namespaced), completion=_complete_subject)
-    return declared(
+    return declare_strategy(
         Struct(Field("roleRef", default={}, struct=ref), Field("subjects", items=subject)),
         name=path_segment,
         on_create=lambda new, ctx: _check_binding(None, new, ctx),

@@ -1,7 +1,7 @@
 """ReplicationControllers and PodTemplates (core/v1). The texts are upstream's (`pkg/apis/core/validation`)."""
 
 from apiserver_fake.registry.strategies.apps import REPLICA_SET_STATUS
-from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import Causes, invalid, labels, required
 from apiserver_fake.registry.validation.pod.spec import always_restarts, pod_template
@@ -38,12 +38,12 @@ CONTROLLER_SPEC = Struct(
 )
 
 STRATEGIES = {
-    "replicationcontrollers": declared(
+    "replicationcontrollers": declare_strategy(
         Struct(Field("spec", default={}, struct=CONTROLLER_SPEC)),
         has_status=True,
         before_create=_from_template,
         status=REPLICA_SET_STATUS,
         left_out_at_zero=COUNTERS,
     ),
-    "podtemplates": declared(Struct(Field("template", default={}, struct=pod_template()))),
+    "podtemplates": declare_strategy(Struct(Field("template", default={}, struct=pod_template()))),
 }

@@ -6,7 +6,7 @@ Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateReso
 
 from typing import Any
 
-from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
 from apiserver_fake.registry.validation.formats import IMMUTABLE, Causes, invalid, quantity, required
 from apiserver_fake.registry.validation.pod.resources import resource_name
@@ -51,7 +51,7 @@ def _scopes(spec: Document, at: str, report: Report) -> Causes:
     for scope in scopes:
         if scope not in _BY_SCOPE:
             yield invalid("spec.scopes", scopes, "unsupported scope")
-        yield from _misplaced(spec, scope, "spec.scopes", scopes)
+        yield from _misplaced_names(spec, scope, "spec.scopes", scopes)
     yield from _conflicts(scopes, "spec.scopes", scopes)
 
 
@@ -62,7 +62,7 @@ def _selector(spec: Document, at: str, report: Report) -> Causes:
         scope = term.get("scopeName") or ""
         if scope not in _BY_SCOPE:
             yield invalid(f"{here}.scopeName", scope, "unsupported scope")
-        yield from _misplaced(spec, scope, here, _as_held(terms))
+        yield from _misplaced_names(spec, scope, here, _as_held(terms))
         yield from _operator(term, scope, here)
     yield from _conflicts([term.get("scopeName") or "" for term in terms], here, spec.get("scopes"))
 
@@ -83,7 +83,7 @@ def _operator(term: Document, scope: str, at: str) -> Causes:
         yield invalid(f"{at}.operator", operator, "not a valid selector operator")
 
 
-def _misplaced(spec: Document, scope: str, at: str, shown: Any) -> Causes:
+def _misplaced_names(spec: Document, scope: str, at: str, shown: Any) -> Causes:
     """Refuse each standard name that a quota of this scope may not have."""
     for name in spec.get("hard") or {}:
         if _is_standard(name) and scope in _BY_SCOPE and name not in _BY_SCOPE[scope]:
@@ -114,7 +114,7 @@ def _same_scopes(old: Document, new: Document, ctx: WriteContext) -> Causes:
 
 
 STRATEGIES = {
-    quotas.RESOURCE: declared(
+    quotas.RESOURCE: declare_strategy(
         Struct(Field("spec", default={}, struct=SPEC)),
         has_status=True,
         on_create=lambda new, ctx: new.update(status={}),

@@ -10,9 +10,9 @@ kep-5194 12.
 from apiserver_fake.registry.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, set_priority
 from apiserver_fake.registry.errors import forbidden as refused
 from apiserver_fake.registry.gated_fields import POD_GROUPS, WORKLOADS, drop_disabled
-from apiserver_fake.registry.strategy import WriteContext, declared, drop_status, keep_all_but_status
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy, drop_status, keep_all_but_status
 from apiserver_fake.registry.validation.fields import Check, Field, Report, Struct, one_of, unique
-from apiserver_fake.registry.validation.formats import Causes, forbidden, immutable, label, subdomain, unsupported
+from apiserver_fake.registry.validation.formats import Causes, forbidden, immutable, label, not_supported, subdomain
 from apiserver_fake.registry.validation.pod.claims import SOURCES, made_claims
 from apiserver_fake.registry.validation.pod.spec import PREEMPTION_POLICIES
 from services.api.errors import NotFound
@@ -76,7 +76,7 @@ def _preemption_policy(policy: str, path: str, report: Report) -> Causes:
     if not report.switches.pod_group_preemption_policy:
         yield forbidden(path, f"needs the feature gate {POLICY_GATE}")
     elif policy not in PREEMPTION_POLICIES:
-        yield unsupported(path, policy, PREEMPTION_POLICIES)
+        yield not_supported(path, policy, PREEMPTION_POLICIES)
 
 
 GROUP_CLAIM = Struct(
@@ -159,10 +159,10 @@ def _workload_exists(old: Document | None, new: Document, ctx: WriteContext) -> 
     if old is not None or not workload or not template:
         return ()
     meta = new["metadata"]
-    found = ctx.lookup(WORKLOADS, meta.get("namespace") or ctx.request.namespace, workload)
-    if found is None:
+    workload_document = ctx.lookup(WORKLOADS, meta.get("namespace") or ctx.request.namespace, workload)
+    if workload_document is None:
         raise refused(POD_GROUPS, meta["name"], f'PodGroup rejected: Workload "{workload}" not found')
-    if all(each.get("name") != template for each in _templates(found["spec"])):
+    if all(each.get("name") != template for each in _templates(workload_document["spec"])):
         text = f'PodGroup rejected: PodGroupTemplate "{template}" not found in Workload "{workload}"'
         raise refused(POD_GROUPS, meta["name"], text)
     return ()
@@ -192,7 +192,7 @@ def _create_workload(new: Document, ctx: WriteContext) -> None:
     new["spec"] = {**new["spec"], "podGroupTemplates": templates}
 
 
-def _unchanged(old: Document, new: Document, ctx: WriteContext) -> Causes:
+def _immutable_templates(old: Document, new: Document, ctx: WriteContext) -> Causes:
     before, after = old.get("spec") or {}, new["spec"]
     if before.get("controllerRef") is not None:
         yield from immutable("spec.controllerRef", before["controllerRef"], after.get("controllerRef"))
@@ -205,8 +205,8 @@ def _unchanged(old: Document, new: Document, ctx: WriteContext) -> Causes:
 
 
 STRATEGIES = {
-    PRIORITY_CLASSES: declared(FIELDS, rules=_one_default),
-    POD_GROUPS: declared(
+    PRIORITY_CLASSES: declare_strategy(FIELDS, rules=_one_default),
+    POD_GROUPS: declare_strategy(
         Struct(Field("spec", default={}, struct=GROUP_SPEC)),
         has_status=True,
         before_create=require_gate,
@@ -217,10 +217,10 @@ STRATEGIES = {
         on_update=_update,
         update_rules=lambda old, new, ctx: _unchanged_group(old.get("spec") or {}, new["spec"], "spec"),
     ),
-    WORKLOADS: declared(
+    WORKLOADS: declare_strategy(
         Struct(Field("spec", default={}, struct=WORKLOAD_SPEC)),
         before_create=require_gate,
         on_create=_create_workload,
-        update_rules=_unchanged,
+        update_rules=_immutable_templates,
     ),
 }

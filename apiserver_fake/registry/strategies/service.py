@@ -8,8 +8,8 @@ The texts are upstream's (`pkg/apis/core/validation`, `pkg/registry/core/service
 from collections.abc import Iterable
 from ipaddress import ip_network
 
-from apiserver_fake.registry.strategy import WriteContext, declared, keep_all_but_status
-from apiserver_fake.registry.validation.addresses import network, ordinary, parsed, version_of
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy, keep_all_but_status
+from apiserver_fake.registry.validation.addresses import network, ordinary, parse_address, version_of
 from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique
 from apiserver_fake.registry.validation.formats import (
     Causes,
@@ -20,10 +20,10 @@ from apiserver_fake.registry.validation.formats import (
     label,
     label_1035,
     labels,
+    not_supported,
     qualified_name,
     required,
     subdomain,
-    unsupported,
 )
 from apiserver_fake.registry.validation.formats import port as a_port
 from services.api.meta import Document
@@ -144,12 +144,12 @@ def _addresses(spec: Document, at: str, report: Report) -> Causes:
     families = spec.get("ipFamilies") or []
     for index, family in enumerate(families):
         if family not in FAMILIES:
-            yield unsupported(f"{at}ipFamilies[{index}]", family, FAMILIES)
+            yield not_supported(f"{at}ipFamilies[{index}]", family, FAMILIES)
         if family in families[:index]:
             yield duplicate(f"{at}ipFamilies[{index}]", family)
     policy = spec.get("ipFamilyPolicy")
     if policy is not None and policy not in FAMILY_POLICIES:
-        yield unsupported(f"{at}ipFamilyPolicy", policy, FAMILY_POLICIES)
+        yield not_supported(f"{at}ipFamilyPolicy", policy, FAMILY_POLICIES)
     wrong = [*_each_address(given, path)]
     yield from wrong
     if len(given) > 2:
@@ -160,10 +160,10 @@ def _addresses(spec: Document, at: str, report: Report) -> Causes:
     if len(given) > 1 and len(set(versions)) == 1:
         yield invalid(path, given, "may specify no more than one IP for each IP family")
     if not is_headless(spec):
-        for index, (each, family) in enumerate(zip(given, families, strict=False)):
+        for index, (cluster_ip, family) in enumerate(zip(given, families, strict=False)):
             if family in FAMILIES and family != f"IPv{versions[index]}":
                 text = f"expected an {family} value as indicated by `ipFamilies[{index}]`"
-                yield invalid(f"{path}[{index}]", each, text)
+                yield invalid(f"{path}[{index}]", cluster_ip, text)
 
 
 def _each_address(given: list[str], path: str) -> Causes:
@@ -205,14 +205,14 @@ def _ranges(service: Document, at: str, report: Report) -> Causes:
     if ranges := spec.get("loadBalancerSourceRanges"):
         if spec["type"] != "LoadBalancer":
             yield forbidden(path, _BALANCED)
-        for index, each in enumerate(ranges):
-            yield from network(f"{path}[{index}]", each.strip())
+        for index, cidr in enumerate(ranges):
+            yield from network(f"{path}[{index}]", cidr.strip())
     elif (text := (service["metadata"].get("annotations") or {}).get(RANGES)) is not None:
         path = f"metadata.annotations[{RANGES}]"
         if spec["type"] != "LoadBalancer":
             yield forbidden(path, _BALANCED)
-        for each in text.split(",") if text.strip() else ():
-            yield from network(path, each.strip())
+        for cidr in text.split(",") if text.strip() else ():
+            yield from network(path, cidr.strip())
 
 
 def _traffic(service: Document, at: str, report: Report) -> Causes:
@@ -228,7 +228,7 @@ def _traffic(service: Document, at: str, report: Report) -> Causes:
         if policy:
             yield invalid(path, policy, "may only be set for externally-accessible services")
     elif policy not in TRAFFIC:
-        yield unsupported(path, policy, TRAFFIC) if policy else required(path)
+        yield not_supported(path, policy, TRAFFIC) if policy else required(path)
     number, path = spec.get("healthCheckNodePort") or 0, f"{at}healthCheckNodePort"
     if number and not _needs_health_port(spec):
         text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
@@ -281,13 +281,13 @@ def _others(new: Document, ctx: WriteContext) -> list[Document]:
 
 
 def _node_ports(specs: Iterable[Document]) -> set[tuple[int, str]]:
-    found = {
+    node_ports = {
         (port["nodePort"], port["protocol"])
         for spec in specs
         for port in spec.get("ports") or ()
         if port.get("nodePort")
     }
-    return found | {(spec["healthCheckNodePort"], "TCP") for spec in specs if spec.get("healthCheckNodePort")}
+    return node_ports | {(spec["healthCheckNodePort"], "TCP") for spec in specs if spec.get("healthCheckNodePort")}
 
 
 def _free_address(others: list[Document]) -> str:
@@ -386,7 +386,7 @@ def _keep_ports(before: Document, spec: Document) -> None:
         spec["ports"] = ports
 
 
-def _allocated(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
+def _allocation_causes(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
     """Check what a client chose itself against the ranges and against what other services have."""
     spec, before = new["spec"], (old or {}).get("spec") or {}
     if spec is before or spec["type"] not in TYPES:
@@ -400,12 +400,15 @@ def _allocated(old: Document | None, new: Document, ctx: WriteContext) -> Causes
         if number and has_node_ports(spec) and (number, port.get("protocol")) not in known:
             chosen.append((f"spec.ports[{index}].nodePort", number, port.get("protocol")))
     is_new = (
-        bool(chosen_ip) and chosen_ip != before.get("clusterIP") and chosen_ip != "None" and bool(parsed(chosen_ip))
+        bool(chosen_ip)
+        and chosen_ip != before.get("clusterIP")
+        and chosen_ip != "None"
+        and bool(parse_address(chosen_ip))
     )
     if not is_new and not chosen:
         return
     others = _others(new, ctx)
-    if is_new and parsed(chosen_ip) not in ADDRESSES:
+    if is_new and parse_address(chosen_ip) not in ADDRESSES:
         why = f"the provided IP ({chosen_ip}) is not in the valid range. The range of valid IPs is {ADDRESSES}"
         yield invalid("spec.clusterIPs", [chosen_ip], f"failed to allocate IP {chosen_ip}: {why}")
     elif is_new and any(each.get("clusterIP") == chosen_ip for each in others):
@@ -432,7 +435,7 @@ def _stacks(spec: Document) -> Causes:
             yield invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
 
 
-def _unchanged(old: Document, new: Document, ctx: WriteContext) -> Causes:
+def _immutable_fields(old: Document, new: Document, ctx: WriteContext) -> Causes:
     before, after = old.get("spec") or {}, new["spec"]
     if "ExternalName" not in (before.get("type"), after["type"]):
         yield from _same_addresses(before, after)
@@ -483,8 +486,8 @@ def _same_families(before: Document, after: Document) -> Causes:
         yield invalid("spec.ipFamilyPolicy", policy, text)
 
 
-def _ingress(each: Document, at: str, report: Report) -> Causes:
-    ip, mode, name = each.get("ip") or "", each.get("ipMode"), each.get("hostname") or ""
+def _ingress(ingress: Document, at: str, report: Report) -> Causes:
+    ip, mode, name = ingress.get("ip") or "", ingress.get("ipMode"), ingress.get("hostname") or ""
     if ip:
         yield from address(f"{at}ip", ip)
     if mode is None and ip:
@@ -492,10 +495,10 @@ def _ingress(each: Document, at: str, report: Report) -> Causes:
     elif mode is not None and not ip:
         yield forbidden(f"{at}ipMode", "may not be specified when `ip` is not set")
     elif mode is not None and mode not in ("Proxy", "VIP"):
-        yield unsupported(f"{at}ipMode", mode, ("Proxy", "VIP"))
+        yield not_supported(f"{at}ipMode", mode, ("Proxy", "VIP"))
     if name:
         yield from subdomain(f"{at}hostname", name)
-        if parsed(name) is not None:
+        if parse_address(name) is not None:
             yield invalid(f"{at}hostname", name, "must be a DNS name, not an IP address")
 
 
@@ -505,8 +508,8 @@ def _status(old: Document, new: Document, ctx: WriteContext) -> Causes:
         yield forbidden("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'")
         return
     report = Report()
-    for index, each in enumerate(ingress):
-        yield from _ingress(each, f"status.loadBalancer.ingress[{index}].", report)
+    for index, entry in enumerate(ingress):
+        yield from _ingress(entry, f"status.loadBalancer.ingress[{index}].", report)
 
 
 def _complete_status(old: Document, new: Document, ctx: WriteContext) -> None:
@@ -519,15 +522,15 @@ def _complete_status(old: Document, new: Document, ctx: WriteContext) -> None:
 
 
 STRATEGIES = {
-    "services": declared(
+    "services": declare_strategy(
         FIELDS,
         name=label,
         name_by=lambda switches: label if switches.relaxed_service_names else label_1035,
         has_status=True,
         on_create=_create,
         on_update=_keep,
-        rules=_allocated,
-        update_rules=_unchanged,
+        rules=_allocation_causes,
+        update_rules=_immutable_fields,
         status_rules=_status,
         prepare_status=_complete_status,
     )

@@ -9,7 +9,7 @@ VolumeAttachment's spec is immutable; its status belongs to the attacher.
 
 from apiserver_fake.registry.admission.limit_ranger import check_claim
 from apiserver_fake.registry.errors import forbidden as refused
-from apiserver_fake.registry.strategy import WriteContext, declared, keep_all_but_status
+from apiserver_fake.registry.strategy import WriteContext, declare_strategy, keep_all_but_status
 from apiserver_fake.registry.validation.fields import Field, Report, Struct, amount_of, not_repeated, unique
 from apiserver_fake.registry.validation.formats import (
     IMMUTABLE,
@@ -20,11 +20,11 @@ from apiserver_fake.registry.validation.formats import (
     immutable,
     invalid,
     label_selector,
+    not_supported,
     qualified_name,
     required,
     subdomain,
     too_long,
-    unsupported,
 )
 from apiserver_fake.registry.validation.persistentvolume import SOURCES, VOLUME_SPEC
 from apiserver_fake.registry.validation.pod.volumes import driver_name
@@ -183,13 +183,13 @@ def _topologies(terms: list[Document], path: str, report: Report) -> Causes:
     """Check that no two terms mean the same nodes, whatever the order of keys and values."""
     seen: list[dict[str, frozenset[str]]] = []
     for index, term in enumerate(terms):
-        found = {
+        requirements = {
             each.get("key") or "": frozenset(each.get("values") or ())
             for each in term.get("matchLabelExpressions") or ()
         }
-        if found in seen:
+        if requirements in seen:
             yield duplicate(f"{path}[{index}].matchLabelExpressions", "")
-        seen.append(found)
+        seen.append(requirements)
 
 
 EXPRESSION = Struct(
@@ -222,8 +222,8 @@ CLASS_FIELDS = Struct(
 
 def _audiences(requests: list[Document], path: str, report: Report) -> Causes:
     seen: set[str] = set()
-    for index, each in enumerate(requests):
-        audience, seconds = each.get("audience") or "", each.get("expirationSeconds")
+    for index, token_request in enumerate(requests):
+        audience, seconds = token_request.get("audience") or "", token_request.get("expirationSeconds")
         if audience in seen:
             yield duplicate(f"{path}[{index}].audience", audience)
             continue
@@ -241,7 +241,7 @@ LIFECYCLES = ("Persistent", "Ephemeral")
 
 
 def _lifecycles(modes: list[str], path: str, report: Report) -> Causes:
-    yield from [unsupported(path, mode, LIFECYCLES) for mode in modes if mode not in LIFECYCLES]
+    yield from [not_supported(path, mode, LIFECYCLES) for mode in modes if mode not in LIFECYCLES]
 
 
 CSI_DRIVER_SPEC = Struct(
@@ -381,14 +381,14 @@ ATTRIBUTES_CLASS_FIELDS = Struct(
 
 
 STRATEGIES = {
-    "persistentvolumes": declared(
+    "persistentvolumes": declare_strategy(
         Struct(Field("spec", default={}, struct=VOLUME_SPEC)),
         has_status=True,
         on_create=_create_volume,
         update_rules=_same_volume,
         prepare_status=_prepare_status,
     ),
-    "persistentvolumeclaims": declared(
+    "persistentvolumeclaims": declare_strategy(
         Struct(Field("spec", default={}, struct=CLAIM_SPEC)),
         has_status=True,
         on_create=_create_claim,
@@ -396,14 +396,14 @@ STRATEGIES = {
         update_rules_need_valid=True,
         check_bounds=_check_bounds,
     ),
-    STORAGE_CLASSES: declared(CLASS_FIELDS),
-    "volumeattributesclasses.storage.k8s.io": declared(ATTRIBUTES_CLASS_FIELDS),
-    "csidrivers.storage.k8s.io": declared(
+    STORAGE_CLASSES: declare_strategy(CLASS_FIELDS),
+    "volumeattributesclasses.storage.k8s.io": declare_strategy(ATTRIBUTES_CLASS_FIELDS),
+    "csidrivers.storage.k8s.io": declare_strategy(
         Struct(Field("spec", default={}, struct=CSI_DRIVER_SPEC)), update_rules=_same_driver
     ),
-    "csinodes.storage.k8s.io": declared(CSI_NODE_FIELDS, update_rules=_keep_what_was_said),
-    "csistoragecapacities.storage.k8s.io": declared(CAPACITY_FIELDS),
-    "volumeattachments.storage.k8s.io": declared(
+    "csinodes.storage.k8s.io": declare_strategy(CSI_NODE_FIELDS, update_rules=_keep_what_was_said),
+    "csistoragecapacities.storage.k8s.io": declare_strategy(CAPACITY_FIELDS),
+    "volumeattachments.storage.k8s.io": declare_strategy(
         Struct(Field("spec", missing={}, struct=ATTACHMENT_SPEC, is_immutable=True)),
         has_status=True,
         on_create=_not_attached,

@@ -8,7 +8,7 @@ meant, then that it may still be bound. The keys that the Binding adds besides t
 from apiserver_fake.registry.errors import MODIFIED_TEXT, RECREATED_TEXT
 from apiserver_fake.registry.strategies.pod import transition
 from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext, next_generation
-from apiserver_fake.registry.validation.formats import Cause, required, subdomain, unsupported
+from apiserver_fake.registry.validation.formats import Cause, not_supported, required, subdomain
 from services.api.errors import BadRequest, Conflict, invalid
 from services.api.meta import Document
 from services.api.times import parse_time
@@ -25,7 +25,7 @@ def _bind(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRes
     _check_state(stored, name)
     if ctx.switches.enforce_exclusion:
         _check_exclusion(stored, node, name, ctx)
-    return SubresourceResult(document=_bound(stored, meta, node, ctx), response=SUCCESS, code=201)
+    return SubresourceResult(document=_bound_pod(stored, meta, node, ctx), response=SUCCESS, code=201)
 
 
 def _read(body: Document, name: str) -> tuple[Document, str]:
@@ -42,7 +42,7 @@ def _read(body: Document, name: str) -> tuple[Document, str]:
     causes: list[Cause] = []
     kind, node = target.get("kind") or "Node", target.get("name") or ""
     if kind != "Node":
-        causes.append(unsupported("target.kind", str(kind), ("Node", "<empty>")))
+        causes.append(not_supported("target.kind", str(kind), ("Node", "<empty>")))
     if not node or not isinstance(node, str):
         causes.append(required("target.name"))
     else:
@@ -88,7 +88,7 @@ def _check_exclusion(stored: Document, node: str, name: str, ctx: WriteContext) 
                 raise conflict(name, f"node {node} rejected pod {name} earlier ({entry.get('reason')})")
 
 
-def _bound(stored: Document, binding: Document, node: str, ctx: WriteContext) -> Document:
+def _bound_pod(stored: Document, binding: Document, node: str, ctx: WriteContext) -> Document:
     meta, status = next_generation(stored)["metadata"], dict(stored.get("status") or {})
     generation = meta["generation"]
     additions: dict[str, list[str]] = {}

@@ -30,10 +30,10 @@ BY_ADMISSION: Final = "admission"
 OS_LABEL: Final = "kubernetes.io/os"
 
 
-def _problem(pod: Document, node_name: str, found: Document | None) -> str:
-    if found is None:
+def _problem(pod: Document, node_name: str, node_document: Document | None) -> str:
+    if node_document is None:
         return f'node "{node_name}" not found'
-    node = msgspec.convert(found, Node)
+    node = msgspec.convert(node_document, Node)
     requests, allocatable = pod_requests(msgspec.convert(pod, Pod)), amounts(node.status.allocatable)
     short = [
         f"{name}, requested: {requests[name]}, allocatable: {allocatable.get(name, 0)}"

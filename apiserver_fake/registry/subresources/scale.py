@@ -3,7 +3,7 @@
 import msgspec
 
 from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext, next_generation
-from apiserver_fake.registry.validation.formats import quoted
+from apiserver_fake.registry.validation.formats import value_text
 from services.api.errors import BadRequest, invalid
 from services.api.meta import Document, LabelSelector
 from services.api.selectors import selector_text
@@ -29,7 +29,9 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
     spec = body.get("spec")
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool):
-        text = f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {quoted(replicas)}, not a number"
+        text = (
+            f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {value_text(replicas)}, not a number"
+        )
         raise BadRequest(text)
     if not 0 <= replicas <= 2**31 - 1:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"

@@ -7,7 +7,7 @@ before the other fields are restored: a node that tries to change a label is ref
 
 from apiserver_fake.registry.authorization.authorizer import admit
 from apiserver_fake.registry.errors import qualified_kind
-from apiserver_fake.registry.status_metadata import metadata_causes, with_written, written
+from apiserver_fake.registry.status_metadata import metadata_causes, with_written, writable_members
 from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext
 from services.api.errors import invalid
 from services.api.meta import Document
@@ -18,7 +18,7 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
     strategy = ctx.strategy
     new = dict(body)
     strategy.prepare_status(stored, new, ctx)
-    new["metadata"] = with_written(stored, body, written(ctx.request.resource))
+    new["metadata"] = with_written(stored, body, writable_members(ctx.request.resource))
     if causes := [*metadata_causes(stored, new), *strategy.validate_status(stored, new, ctx)]:
         raise invalid(qualified_kind(stored), ctx.request.name, causes)
     strategy.check_status(stored, new, ctx)

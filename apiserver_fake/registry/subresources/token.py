@@ -6,7 +6,7 @@ from apiserver_fake.registry.accounts import Bound
 from apiserver_fake.registry.errors import RECREATED_TEXT, no_such_path
 from apiserver_fake.registry.policy import Attributes
 from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext
-from apiserver_fake.registry.validation.formats import Cause, quoted
+from apiserver_fake.registry.validation.formats import Cause, value_text
 from apiserver_fake.registry.validation.formats import invalid as invalid_value
 from services.api.errors import BadRequest, Conflict, Forbidden, NotFound, invalid
 from services.api.meta import Document
@@ -30,7 +30,7 @@ def _issue(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
     audiences = spec.get("audiences") or list(tokens.audiences)
     if ctx.identity.node:
         _check_node(stored["metadata"]["name"], spec, ctx)
-    bound = _bound(stored["metadata"]["name"], spec.get("boundObjectRef") or {}, ctx)
+    bound = _bound_object(stored["metadata"]["name"], spec.get("boundObjectRef") or {}, ctx)
     bits = ctx.random.getrandbits(128) & ~(0xF << 76) | (4 << 76)
     text = f"{bits & ~(0x3 << 62) | (0x2 << 62):032x}"
     token_id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
@@ -91,11 +91,11 @@ def _audience_fault(account: str, pod: Document, audiences: list[str], ctx: Writ
 
 def _audiences_of(pod: Document, ctx: WriteContext) -> set[str]:
     """Return the audiences that the pod's volumes name, and those its storage drivers ask for; "" is the server's."""
-    found, drivers, namespace = set[str](), list[str](), ctx.request.namespace
+    audiences, drivers, namespace = set[str](), list[str](), ctx.request.namespace
     for volume in (pod.get("spec") or {}).get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
             if source.get("serviceAccountToken") is not None:
-                found.add(str(source["serviceAccountToken"].get("audience") or ""))
+                audiences.add(str(source["serviceAccountToken"].get("audience") or ""))
         claim = str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
         if volume.get("ephemeral"):
             claim = f"{pod['metadata']['name']}-{volume['name']}"
@@ -106,14 +106,14 @@ def _audiences_of(pod: Document, ctx: WriteContext) -> set[str]:
         drivers.append(str((volume.get("csi") or {}).get("driver") or ""))
     for name in filter(None, drivers):
         driver = ctx.lookup("csidrivers.storage.k8s.io", "", name) or {}
-        found |= {str(each.get("audience") or "") for each in (driver.get("spec") or {}).get("tokenRequests") or ()}
-    return found
+        audiences |= {str(each.get("audience") or "") for each in (driver.get("spec") or {}).get("tokenRequests") or ()}
+    return audiences
 
 
 def _check(lives_s: object) -> None:
     at, causes = "spec.expirationSeconds", list[Cause]()
     if not isinstance(lives_s, int) or isinstance(lives_s, bool):
-        raise BadRequest(f"{at}: {quoted(lives_s)} is not an integer")
+        raise BadRequest(f"{at}: {value_text(lives_s)} is not an integer")
     if lives_s < SHORTEST_S:
         causes.append(invalid_value(at, lives_s, "may not specify a duration less than 10 minutes"))
     if lives_s > LONGEST_S:
@@ -122,7 +122,7 @@ def _check(lives_s: object) -> None:
         raise invalid("TokenRequest.authentication.k8s.io", "", causes)
 
 
-def _bound(account: str, ref: Document, ctx: WriteContext) -> Bound | None:
+def _bound_object(account: str, ref: Document, ctx: WriteContext) -> Bound | None:
     """Return what the token is bound to. Raises: NotFound, BadRequest, Conflict."""
     if not ref:
         return None
@@ -131,25 +131,25 @@ def _bound(account: str, ref: Document, ctx: WriteContext) -> Bound | None:
     if not resource:
         group, _, version = version.rpartition("/")
         raise BadRequest(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
-    found = ctx.lookup(resource, "" if resource == "nodes" else ctx.request.namespace, name)
-    if found is None:
+    target = ctx.lookup(resource, "" if resource == "nodes" else ctx.request.namespace, name)
+    if target is None:
         raise NotFound(f'{resource} "{name}" not found', details={"name": name, "kind": resource})
     node = None
     if kind == "Pod":
-        spec = found.get("spec") or {}
+        spec = target.get("spec") or {}
         if (runs_as := spec.get("serviceAccountName") or "") != account:
             text = f'cannot bind token for serviceaccount "{account}" to pod running with serviceaccount "{runs_as}"'
             raise BadRequest(text)
         node = ctx.lookup("nodes", "", spec["nodeName"]) if spec.get("nodeName") else None
     uid = str(ref.get("uid") or "")
-    if uid and uid != found["metadata"]["uid"]:
+    if uid and uid != target["metadata"]["uid"]:
         why = (
             f"the UID in the bound object reference ({uid}) does not match the UID in record "
-            f"({found['metadata']['uid']}). {RECREATED_TEXT}"
+            f"({target['metadata']['uid']}). {RECREATED_TEXT}"
         )
         text = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
         raise Conflict(text, details={"name": name, "kind": kind})
-    return Bound(kind.lower(), found, node)
+    return Bound(kind.lower(), target, node)
 
 
 SUBRESOURCES = (

@@ -51,9 +51,9 @@ def _unbind(stored: Document, body: Document, ctx: WriteContext) -> SubresourceR
         check(stored, body, ctx)
     if not ctx.request.dry_run:
         for bucket, rate_per_s, burst in _buckets(body["nodeName"], ctx):
-            found = ctx.memory.bucket(bucket, burst, ctx.now_s)
-            found.wait_s(rate_per_s, burst, ctx.now_s)
-            found.level -= 1
+            token_bucket = ctx.memory.bucket(bucket, burst, ctx.now_s)
+            token_bucket.wait_s(rate_per_s, burst, ctx.now_s)
+            token_bucket.level -= 1
     return SubresourceResult(document=_unbound(stored, body, ctx))
 
 
@@ -112,7 +112,7 @@ def _check_uid(stored: Document, body: Document, ctx: WriteContext) -> None:
     """Check 2: it is the pod that was meant."""
     uid, record = body["metadata"]["uid"], stored["metadata"]["uid"]
     if uid != record or (ctx.request.uid and ctx.request.uid != record):
-        raise _refused(stored, "UIDMismatch", f"the UID asked for ({uid}) does not match the UID in record ({record})")
+        raise _refusal(stored, "UIDMismatch", f"the UID asked for ({uid}) does not match the UID in record ({record})")
 
 
 def _entry(stored: Document, identifier: object) -> Document | None:
@@ -140,21 +140,21 @@ def _check_version(stored: Document, body: Document, ctx: WriteContext) -> None:
     if ctx.switches.unbind_fence == "resourceVersion" and not version:
         raise _unprocessable(stored, "Invalid", "metadata.resourceVersion is required by unbind.fence=resourceVersion")
     if version and version != stored["metadata"]["resourceVersion"]:
-        raise _refused(stored, "Conflict", MODIFIED_TEXT)
+        raise _refusal(stored, "Conflict", MODIFIED_TEXT)
 
 
 def _check_binding(stored: Document, body: Document, ctx: WriteContext) -> None:
     """Checks 5 to 8: it is bound there by this binding, not being deleted, and pending: the phase never goes back."""
     status, bound = stored.get("status") or {}, (stored.get("spec") or {}).get("nodeName") or ""
     if not bound:
-        raise _refused(stored, "NotBound", "the pod is not bound to a node")
+        raise _refusal(stored, "NotBound", "the pod is not bound to a node")
     if bound != body["nodeName"]:
-        raise _refused(stored, "BoundElsewhere", f"the pod is not bound to node {body['nodeName']}")
+        raise _refusal(stored, "BoundElsewhere", f"the pod is not bound to node {body['nodeName']}")
     if body["bindingGeneration"] != (current := status.get("bindingGeneration") or 0):
         why = f"binding generation {body['bindingGeneration']} is not the current one, {current}"
-        raise _refused(stored, "StaleBinding", why)
+        raise _refusal(stored, "StaleBinding", why)
     if stored["metadata"].get("deletionTimestamp"):
-        raise _refused(stored, "Terminating", "the pod is being deleted")
+        raise _refusal(stored, "Terminating", "the pod is being deleted")
     if (phase := status.get("phase") or "Pending") != "Pending":
         raise _unprocessable(stored, "PhaseNotPending", f"the pod's phase is {phase}")
 
@@ -171,9 +171,9 @@ def _check_not_started(stored: Document, body: Document, ctx: WriteContext) -> N
                 or container.get("started") is True
                 or (container.get("restartCount") or 0) > 0
             ):
-                raise _refused(stored, "AlreadyStarted", f"container {container.get('name')} has started")
+                raise _refusal(stored, "AlreadyStarted", f"container {container.get('name')} has started")
     if ctx.register.of(UnbindSwitches).has_start_fence and status.get("startTime"):
-        raise _refused(stored, "AlreadyStarted", "the kubelet announced the start of the pod")
+        raise _refusal(stored, "AlreadyStarted", "the kubelet announced the start of the pod")
 
 
 def _check_not_exempt(stored: Document, body: Document, ctx: WriteContext) -> None:
@@ -210,7 +210,7 @@ def _check_limit(stored: Document, body: Document, ctx: WriteContext) -> None:
     status = stored.get("status") or {}
     count, most = status.get("unbindCount") or 0, ctx.switches.unbind_max_attempts
     times = [entry.get("time") for entry in status.get("unbindHistory") or ()]
-    if ctx.register.of(UnbindSwitches).counted(count, times, ctx.wall_s) >= most:
+    if ctx.register.of(UnbindSwitches).count_attempts(count, times, ctx.wall_s) >= most:
         raise _unprocessable(stored, "LimitReached", f"the pod was unbound {count} times, at most {most} are allowed")
 
 
@@ -243,7 +243,7 @@ def _check_session(stored: Document, body: Document, ctx: WriteContext) -> None:
     node = ctx.lookup("nodes", "", body["nodeName"])
     current = (((node or {}).get("status") or {}).get("nodeInfo") or {}).get("kubeletSession") or ""
     if not current or body.get("kubeletSession") != current:
-        raise _refused(
+        raise _refusal(
             stored, "StaleSession", f"the request is not of the current session of the kubelet of {body['nodeName']}"
         )
 
@@ -256,7 +256,7 @@ def _check_scheduler(stored: Document, body: Document, ctx: WriteContext) -> Non
     for lease in ctx.list("leases.coordination.k8s.io", "kube-system"):
         if _is_capable(lease, wanted) and _is_live(lease, ctx):
             return
-    raise _refused(stored, "SchedulerNotCapable", f"no live scheduler named {wanted} advertises {CAPABILITY}={CAPABLE}")
+    raise _refusal(stored, "SchedulerNotCapable", f"no live scheduler named {wanted} advertises {CAPABILITY}={CAPABLE}")
 
 
 def _is_capable(lease: Document, wanted: str) -> bool:
@@ -349,7 +349,7 @@ def _exclude_s(body: Document, history: list[Document], ctx: WriteContext) -> in
     return int(min(ctx.switches.exclusion_base_s * 2**earlier, most))
 
 
-def _refused(stored: Document, reason: str, why: str) -> Exception:
+def _refusal(stored: Document, reason: str, why: str) -> Exception:
     return conflict(stored["metadata"]["name"], why, subresource="unbind", reason=reason)
 
 

@@ -17,7 +17,7 @@ _SLASH_ZERO = re.compile(r"/0+(?=[0-9])")
 _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 
 
-def parsed(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     """Return the address in a text, which may have leading zeros; None if it is no address."""
     try:
         found = ip_address(_LEADING_ZERO.sub("", text))
@@ -29,7 +29,7 @@ def parsed(text: str) -> Address | None:
 def parsed_network(text: str) -> Network | None:
     """Return the range in a text, which may have leading zeros or host bits; None if it is no range."""
     where, slash, _ = text.partition("/")
-    if not slash or parsed(where) is None:
+    if not slash or parse_address(where) is None:
         return None
     try:
         return ip_network(_SLASH_ZERO.sub("/", _LEADING_ZERO.sub("", text)), strict=False)
@@ -39,8 +39,8 @@ def parsed_network(text: str) -> Network | None:
 
 def network(path: str, value: str) -> list[Cause]:
     """Check a range that need not be in its canonical form."""
-    found = parsed_network(value)
-    if found is None or not re.fullmatch(r"[^/]+/[0-9]+", value):
+    ip_range = parsed_network(value)
+    if ip_range is None or not re.fullmatch(r"[^/]+/[0-9]+", value):
         return [invalid(path, value, CIDR_TEXT)]
     where, _, length = value.partition("/")
     if _LEADING_ZERO.search(where) or (len(length) > 1 and length.startswith("0")):
@@ -48,7 +48,7 @@ def network(path: str, value: str) -> list[Cause]:
     start = ip_address(where)
     if isinstance(start, IPv6Address) and start.ipv4_mapped is not None:
         return [invalid(path, value, "must not have an IPv4-mapped IPv6 address")]
-    if start != found.network_address:
+    if start != ip_range.network_address:
         return [invalid(path, value, "must not have bits set beyond the prefix length")]
     return []
 
@@ -71,21 +71,21 @@ def canonical_address(path: str, value: str) -> list[Cause]:
 
 def ordinary(path: str, value: str) -> Causes:
     """Check that traffic can be sent to an address: it is not unspecified, loopback or link-local."""
-    found = parsed(value)
-    if found is None:
+    ip = parse_address(value)
+    if ip is None:
         yield invalid(path, value, "must be a valid IP address")
         return
-    if found.is_unspecified:
+    if ip.is_unspecified:
         yield invalid(path, value, f"may not be unspecified ({value})")
-    if found.is_loopback:
+    if ip.is_loopback:
         yield invalid(path, value, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
-    if found.is_link_local:
+    if ip.is_link_local:
         yield invalid(path, value, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
-    if any(found in each for each in _LINK_LOCAL_MULTICAST if each.version == found.version):
+    if any(ip in each for each in _LINK_LOCAL_MULTICAST if each.version == ip.version):
         yield invalid(path, value, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
 
 
 def version_of(text: str) -> int:
     """Return the IP version of an address or range, 4 or 6; 0 if it is neither."""
-    found = parsed(text.partition("/")[0])
+    found = parse_address(text.partition("/")[0])
     return 0 if found is None else found.version

@@ -2,7 +2,7 @@
 
 A `Struct` lists the `Field`s of an object in the order in which errors are reported; between them are functions
 for rules across fields. A table is compiled once, when its module is imported. The same table gives defaults
-(`complete`), refusals in upstream's words (`check`, `unchanged`) and the constraints in the served OpenAPI
+(`complete`), refusals in upstream's words (`check`, `check_immutable`) and the constraints in the served OpenAPI
 (`constraints`). Upstream calls this declarative validation (KEP-5073).
 """
 
@@ -21,10 +21,10 @@ from apiserver_fake.registry.validation.formats import (
     duplicate,
     forbidden,
     invalid,
+    not_supported,
     quantity,
     required,
     too_many,
-    unsupported,
 )
 from services.api.meta import Document
 
@@ -89,7 +89,7 @@ class Field:
     is_immutable: bool | str = False
     rule: Check | None = None
 
-    def compiled(self) -> Check | None:
+    def compile_check(self) -> Check | None:
         """Return the check of a present value; None if there is nothing to check."""
         checks = [each for each in (_enum(self), _range(self), _form(self), self.rule, _inner(self)) if each]
         if len(checks) <= 1:
@@ -104,7 +104,7 @@ def _enum(field: Field) -> Check | None:
         return None
 
     def check(value: Any, path: str, report: Report) -> Causes:
-        return () if value in allowed or value == blank else (unsupported(path, value, allowed),)
+        return () if value in allowed or value == blank else (not_supported(path, value, allowed),)
 
     return check
 
@@ -143,7 +143,7 @@ def _inner(field: Field) -> Check | None:
     if field.items is None and not most:
         return None
     items = field.items
-    item = items.compiled() if isinstance(items, Field) else items.check if items is not None else None
+    item = items.compile_check() if isinstance(items, Field) else items.check if items is not None else None
     end = "" if isinstance(items, Field) else "."
 
     def of_list(values: Any, path: str, report: Report) -> Causes:
@@ -153,8 +153,8 @@ def _inner(field: Field) -> Check | None:
         if item is None:
             return
         outer, report.seen = report.seen, set()
-        for index, each in enumerate(values):
-            yield from item(each, f"{path}[{index}]{end}", report)
+        for index, entry in enumerate(values):
+            yield from item(entry, f"{path}[{index}]{end}", report)
         report.seen = outer
 
     return of_list
@@ -186,7 +186,7 @@ class Struct:
         self._is_computing = any(callable(f.default) for f in plain)
         self._fresh = tuple((f.name, f.default) for f in plain if isinstance(f.default, dict | list))
         self._blank = tuple((f.name, f.default) for f in fields if f.is_blank_absent and f.default is not None)
-        self._nested = tuple((f.name, f.default is not None, complete) for f in fields if (complete := _completed(f)))
+        self._nested = tuple((f.name, f.default is not None, complete) for f in fields if (complete := _completion(f)))
         self._fixed: tuple[Field, ...] = tuple(f for f in fields if f.is_immutable or (f.struct and f.struct._fixed))
         self.is_completing = bool(self._defaults or self._nested or completion)
 
@@ -207,7 +207,7 @@ class Struct:
                     continue
                 value = missing
             if allowed is not None and value not in allowed:
-                causes.append(unsupported(at + name, value, filter(None, allowed)))
+                causes.append(not_supported(at + name, value, filter(None, allowed)))
             if form is not None and (value or missing is not None):
                 causes += form(at + name, value)
             if limits is not None and not limits[0] <= value <= limits[1]:
@@ -251,7 +251,7 @@ class Struct:
         if self.completion is not None:
             self.completion(result)
 
-    def unchanged(self, old: Document, new: Document, at: str, report: Report) -> None:
+    def check_immutable(self, old: Document, new: Document, at: str, report: Report) -> None:
         """Add an error to the report for each immutable field that changed."""
         for field in self._fixed:
             name = field.name
@@ -264,7 +264,7 @@ class Struct:
                 cause = invalid(path, after, IMMUTABLE) if text is True else forbidden(path, str(text))
                 report.causes.append(cause)
             elif field.struct is not None:
-                field.struct.unchanged(before or {}, after or {}, f"{at}{name}.", report)
+                field.struct.check_immutable(before or {}, after or {}, f"{at}{name}.", report)
 
 
 class RememberedStruct(Struct):
@@ -287,15 +287,15 @@ class RememberedStruct(Struct):
 
     def check(self, holder: Document, at: str, report: Report) -> tuple[()]:
         """Add the errors in an object to the report, unless an equal object is known to be valid."""
-        found, before, scope = self._identity(holder, report), len(report.causes), report.scope
-        if found is not None and self._valid.get((at, found)) is report.switches:
+        identity, before, scope = self._identity(holder, report), len(report.causes), report.scope
+        if identity is not None and self._valid.get((at, identity)) is report.switches:
             return ()
         super().check(holder, at, report)
         report.scope = scope
-        if found is not None and len(report.causes) == before and len(found) <= VALID_BYTES_MAX:
+        if identity is not None and len(report.causes) == before and len(identity) <= VALID_BYTES_MAX:
             if len(self._valid) >= VALID_MAX:
                 del self._valid[next(iter(self._valid))]
-            self._valid[at, found] = report.switches
+            self._valid[at, identity] = report.switches
         return ()
 
 
@@ -311,11 +311,11 @@ def _entry(
     detail = None if part.required is False else "" if part.required is True else part.required
     missing = {} if part.missing is None and part.struct is not None and part.default == {} else part.missing
     allowed = (*part.enum, "") if part.is_blank_absent else tuple(part.enum)
-    rest = replace(part, enum=(), form=None, minimum=None).compiled()
+    rest = replace(part, enum=(), form=None, minimum=None).compile_check()
     return part.name, detail, missing, allowed if part.enum else None, part.form, _limits(part), rest
 
 
-def _completed(field: Field) -> Callable[[Any], Any] | None:
+def _completion(field: Field) -> Callable[[Any], Any] | None:
     if field.struct is not None and (field.struct.is_completing or field.default is not None):
         return field.struct.complete
     if isinstance(field.items, Struct) and field.items.is_completing:
@@ -373,11 +373,11 @@ def quantities(values: Mapping[str, str], path: str, report: Report) -> Causes:
 
 def constraints(field: Field) -> Document:
     """Return the OpenAPI constraints of a field: default, enum, minimum, maximum, maxItems."""
-    said: Document = {
+    keywords: Document = {
         "default": None if callable(field.default) else field.default,
         "enum": sorted(field.enum) or None,
         "minimum": field.minimum,
         "maximum": field.maximum,
         "maxItems": field.most or None,
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in keywords.items() if value is not None}

@@ -90,7 +90,7 @@ def required(path: str, detail: str = "") -> Cause:
 
 def invalid(path: str, value: Any, detail: str) -> Cause:
     """Return the cause of an invalid value."""
-    return Cause(path, "FieldValueInvalid", f"Invalid value: {quoted(value)}{': ' if detail else ''}{detail}")
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {value_text(value)}{': ' if detail else ''}{detail}")
 
 
 def wrong(path: str, detail: str) -> Cause:
@@ -98,20 +98,20 @@ def wrong(path: str, detail: str) -> Cause:
     return Cause(path, "FieldValueInvalid", f"Invalid value: {detail}")
 
 
-def unsupported(path: str, value: Any, supported: Iterable[str]) -> Cause:
+def not_supported(path: str, value: Any, supported: Iterable[str]) -> Cause:
     """Return the cause of a value outside a fixed set, whose members are listed in the order given."""
     values = ", ".join(f'"{each}"' for each in supported)
-    return Cause(path, "FieldValueNotSupported", f"Unsupported value: {quoted(value)}: supported values: {values}")
+    return Cause(path, "FieldValueNotSupported", f"Unsupported value: {value_text(value)}: supported values: {values}")
 
 
 def unknown(path: str, value: Any, detail: str = "") -> Cause:
     """Return the cause of a name that does not exist."""
-    return Cause(path, "FieldValueNotFound", f"Not found: {quoted(value)}{': ' if detail else ''}{detail}")
+    return Cause(path, "FieldValueNotFound", f"Not found: {value_text(value)}{': ' if detail else ''}{detail}")
 
 
 def duplicate(path: str, value: Any) -> Cause:
     """Return the cause of a value that occurs twice."""
-    return Cause(path, "FieldValueDuplicate", f"Duplicate value: {quoted(value)}")
+    return Cause(path, "FieldValueDuplicate", f"Duplicate value: {value_text(value)}")
 
 
 def forbidden(path: str, detail: str) -> Cause:
@@ -130,7 +130,7 @@ def faults(form: Callable[[str, str], Iterable[Cause]], value: str) -> list[str]
     """Return the errors of a format for a value, as messages without the value: for refusals that show another
     value.
     """
-    shown = f"Invalid value: {quoted(value)}: "
+    shown = f"Invalid value: {value_text(value)}: "
     return [each.message.removeprefix(shown) for each in form("", value)]
 
 
@@ -154,23 +154,23 @@ _ESCAPES = {
 }
 
 
-def quoted(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value as refusals show it: strings as Go's `%q`, anything else as its JSON.
 
     Upstream shows values whole; here they are cut where a refusal would grow without end.
     """
     if isinstance(value, str):
-        return f'"{"".join(map(_escaped, value[:_SHOWN_MAX]))}"'
+        return f'"{"".join(map(_escape, value[:_SHOWN_MAX]))}"'
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
 
 
 def go_strings(texts: Iterable[str]) -> str:
     """Return strings as Go's `%#v` shows a slice of them: `[]string{"a", "b"}`."""
-    return f"[]string{{{', '.join(map(quoted, texts))}}}"
+    return f"[]string{{{', '.join(map(value_text, texts))}}}"
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     if found := _ESCAPES.get(char):
         return found
     if char.isprintable():
@@ -265,7 +265,7 @@ def port(path: str, value: int | str) -> Causes:
 def address(path: str, value: str) -> list[Cause]:
     """Check an IP address that need not be in its canonical form (KEP-4858, gate StrictIPCIDRValidation)."""
     try:
-        found = ip_address(value)
+        ip = ip_address(value)
     except ValueError:
         try:
             ip_address(_LEADING_ZERO_RE.sub("", value))
@@ -274,7 +274,7 @@ def address(path: str, value: str) -> list[Cause]:
         return [invalid(path, value, "must not have leading 0s")]
     if "%" in value:
         return [invalid(path, value, IP_TEXT)]
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+    if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
         return [invalid(path, value, "must not be an IPv4-mapped IPv6 address")]
     return []
 
@@ -558,7 +558,7 @@ def signer_name(path: str, name: str) -> Causes:
 def _first_wrong_label(path: str, name: str, form: Callable[[str, str], Iterable[Cause]]) -> Causes:
     for part in name.split("."):
         if wrong := faults(form, part):
-            return [invalid(path, name, f"validating label {quoted(part)}: {why}") for why in wrong]
+            return [invalid(path, name, f"validating label {value_text(part)}: {why}") for why in wrong]
     return []
 
 
@@ -567,6 +567,6 @@ def path_segment(path: str, value: str) -> Causes:
     if value in (".", ".."):
         yield invalid(path, value, f"may not be '{value}'")
         return
-    for each in "/%":
-        if each in value:
-            yield invalid(path, value, f"may not contain '{each}'")
+    for char in "/%":
+        if char in value:
+            yield invalid(path, value, f"may not contain '{char}'")

@@ -99,7 +99,7 @@ class _Scanner:
 def object_mistake(text: bytes) -> str:
     """Return why a text cannot be decoded into a map; "" if it can."""
     try:
-        found = msgspec.json.decode(text)
+        document = msgspec.json.decode(text)
     except UNREADABLE:
         try:
             _Scanner(text).document()
@@ -107,6 +107,6 @@ def object_mistake(text: bytes) -> str:
             return str(mistake)
         return ""
     kinds = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
-    if found is None or isinstance(found, dict):
+    if document is None or isinstance(document, dict):
         return ""
-    return f"json: cannot unmarshal {kinds[type(found)]} into Go value of type map[string]interface {{}}"
+    return f"json: cannot unmarshal {kinds[type(document)]} into Go value of type map[string]interface {{}}"

@@ -13,9 +13,9 @@ from apiserver_fake.registry.validation.formats import (
     forbidden,
     invalid,
     label,
+    not_supported,
     required,
     subdomain,
-    unsupported,
 )
 from apiserver_fake.registry.validation.pod.paths import no_backsteps
 from apiserver_fake.registry.validation.pod.placement import NODE_TERM
@@ -104,7 +104,7 @@ SOURCES = (
     ),
 )
 """The sources of a volume, in the order in which they are checked."""
-_RULES: dict[str, Check | None] = {field.name: field.compiled() for field in SOURCES}
+_RULES: dict[str, Check | None] = {field.name: field.compile_check() for field in SOURCES}
 _PATHS = {"gcePersistentDisk": "persistentDisk"}
 _SECOND_PATHS = {"cephfs": "cephFS"}
 
@@ -117,9 +117,9 @@ def _one_source(spec: Document, at: str, report: Report) -> Causes:
         if index and name != "flexVolume":
             yield forbidden(f"{at}{_SECOND_PATHS.get(name, name)}", "may not specify more than 1 volume type")
         elif (rule := _RULES[name]) is not None:
-            found = Report(report.switches)
-            found.causes += rule(spec[name], f"{at}{_PATHS.get(name, name)}", found)
-            yield from found.causes
+            source_report = Report(report.switches)
+            source_report.causes += rule(spec[name], f"{at}{_PATHS.get(name, name)}", source_report)
+            yield from source_report.causes
             if name == "local" and spec.get("nodeAffinity") is None:
                 yield required(f"{at}nodeAffinity", "Local volume requires node affinity")
 
@@ -128,7 +128,7 @@ def _capacity(amounts: Document, path: str, report: Report) -> Causes:
     if not amounts:
         yield required(path)
     if "storage" not in amounts or len(amounts) > 1:
-        yield unsupported(path, amounts, ("storage",))
+        yield not_supported(path, amounts, ("storage",))
     for name, text in amounts.items():
         yield from _some(f"{path}[{name}]", text)
 

@@ -16,10 +16,10 @@ from apiserver_fake.registry.validation.formats import (
     label,
     label_selector,
     labels,
+    not_supported,
     quantity,
     required,
     subdomain,
-    unsupported,
 )
 from services.api.kinds.persistentvolume import MODES
 from services.api.meta import Document
@@ -27,7 +27,7 @@ from services.api.quantity import units
 
 
 def _access_modes(modes: list[str], path: str, report: Report) -> Causes:
-    yield from [unsupported(path, mode, sorted(MODES)) for mode in modes if mode not in MODES]
+    yield from [not_supported(path, mode, sorted(MODES)) for mode in modes if mode not in MODES]
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
@@ -39,8 +39,8 @@ def _storage(spec: Document, at: str, report: Report) -> Causes:
         for name, other in (resources.get(part) or {}).items():
             # Of other resources it is only asked whether they can be counted.
             if (part, name) != ("requests", "storage"):
-                found = quantity(f"{at}resources.{part}[{name}]", name, other)
-                yield from (each for each in found if QUANTITY_TEXT in each.message)
+                causes = quantity(f"{at}resources.{part}[{name}]", name, other)
+                yield from (each for each in causes if QUANTITY_TEXT in each.message)
     text, path = (resources.get("requests") or {}).get("storage"), f"{at}resources[storage]"
     if text is None:
         yield required(path)

@@ -15,7 +15,7 @@ from apiserver_fake.registry.schema.mistakes import go_text
 from apiserver_fake.registry.schema.schemas import Mistyped, Shape, conform, strict_refusal, unknown_fields
 from apiserver_fake.registry.sessions import Session
 from apiserver_fake.registry.validation.formats import invalid as invalid_value
-from apiserver_fake.registry.validation.formats import quoted
+from apiserver_fake.registry.validation.formats import value_text
 from apiserver_fake.registry.versions import Versions
 from apiserver_fake.storage.records import Record
 from services.api.errors import UNREADABLE, ApiError, BadRequest, invalid
@@ -54,14 +54,14 @@ class Bodies:
         new.update(body)
         new["apiVersion"], new["kind"] = version, kind
         new["metadata"] = {n: v for n, v in (meta or {}).items() if v is not None}
-        return self._typed(new, old)
+        return self._typed_document(new, old)
 
     def as_stored(self, sent: Document, old: Document | None) -> Document:
         """Return what was sent in the caller's version as it is stored, once that version's own rules have read it.
 
         Raises: BadRequest and Invalid in the words of that version, Unanswered for a webhook that has to convert it.
         """
-        served = self.versions.sent(self._request.api_version)
+        served = self.versions.caller_version(self._request.api_version)
         if served is None:
             return sent
         resource = served.resource
@@ -84,13 +84,13 @@ class Bodies:
     def _stored_form(self, document: Document) -> Document:
         return self.versions.convert([document], self._request.api_version, self.versions.stored)[0]
 
-    def patched(self, old: Document, patch: Any) -> Document:
+    def apply_patch(self, old: Document, patch: Any) -> Document:
         """Return the stored object after a patch in the caller's version; `old` if nothing changes.
 
         Raises: ApiError, Unanswered.
         """
         kind, how = self._kind, self._request.patch_type
-        served = self.versions.sent(self._request.api_version)
+        served = self.versions.caller_version(self._request.api_version)
         if served is None:
             return apply_patch(old, patch, how, kind.shape, kind.resource.kind)
         [before] = self.versions.convert([old], self.versions.stored, served.resource.api_version)
@@ -136,7 +136,7 @@ class Bodies:
         shown = go_text(patch) if is_merged else msgspec.json.encode(patch if result is None else result).decode()
         return invalid("", "", [invalid_value("patch", shown, why)])
 
-    def _mistyped(self, refusal: Mistyped, new: Document) -> ApiError:
+    def _type_error(self, refusal: Mistyped, new: Document) -> ApiError:
         request, resource = self._request, self.resource
         if request.patch_type == APPLY:
             version = request.api_version or resource.api_version
@@ -157,9 +157,9 @@ class Bodies:
                 shape, resource.api_version, resource.kind, new, old, self._unknown, is_converted=is_converted
             )
         except Mistyped as refusal:
-            raise self._mistyped(refusal, new) from None
+            raise self._type_error(refusal, new) from None
 
-    def _typed(self, new: Document, old: Document | None) -> Document:
+    def _typed_document(self, new: Document, old: Document | None) -> Document:
         strategy = self._strategy
         typed = self._read_as(strategy.typed or self._shape, self.resource, new, old)
         try:
@@ -198,7 +198,7 @@ class Bodies:
             )
         meta["namespace"] = request.namespace
 
-    def named(self, config: Document) -> Document:
+    def with_path_identity(self, config: Document) -> Document:
         """Return the configuration with kind, name and namespace as the path has them. Raises: BadRequest."""
         request, resource = self._request, self.resource
         meta = {} if config.get("metadata") is None else config["metadata"]
@@ -210,7 +210,7 @@ class Bodies:
             if not version or not kind:
                 raise BadRequest(
                     f"an apply patch of {request.resource} needs "
-                    f"apiVersion {quoted(wanted)}, kind {quoted(resource.kind)}"
+                    f"apiVersion {value_text(wanted)}, kind {value_text(resource.kind)}"
                 )
             group, _, name = version.rpartition("/")
             raise BadRequest(f"invalid object type: {group}/{name}, Kind={kind}")
@@ -230,12 +230,13 @@ class Bodies:
         for field in ("apiVersion", "kind"):
             if changed.get(field) != old.get(field):
                 raise BadRequest(
-                    f"a patch cannot change {field} from {quoted(old.get(field))} to {quoted(changed.get(field))}"
+                    f"a patch cannot change {field} from {value_text(old.get(field))} to "
+                    f"{value_text(changed.get(field))}"
                 )
         meta = changed.get("metadata")
         if not isinstance(meta, dict):
             raise BadRequest("a patch cannot replace metadata by something that is not an object")
-        new = self._typed({**changed}, old)
+        new = self._typed_document({**changed}, old)
         return {**new, "metadata": dict(new["metadata"])}
 
     def typed_form(self, body: Document, old: Document) -> Document:
@@ -244,7 +245,7 @@ class Bodies:
         if not isinstance(body.get("metadata", {}), dict):
             raise BadRequest("metadata must be an object")
         body.setdefault("metadata", old["metadata"])
-        return self._typed(body, old)
+        return self._typed_document(body, old)
 
 
 def _name_of(path: str) -> str:

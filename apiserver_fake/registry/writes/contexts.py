@@ -63,7 +63,7 @@ class WriteContexts:
         """Return the time of day."""
         return self._clock.wall()
 
-    def requested(self, resource: Resource, request: Request) -> Resource:
+    def requested_resource(self, resource: Resource, request: Request) -> Resource:
         """Return the kind in the version that the caller uses."""
         if not request.api_version or request.api_version == resource.api_version:
             return resource
@@ -75,7 +75,9 @@ class WriteContexts:
         if self.admission is None:
             return None
         operation = OPERATIONS[request.verb]
-        return self.admission.concerning(operation, resource, self.requested(resource, request), request.subresource)
+        return self.admission.concerning(
+            operation, resource, self.requested_resource(resource, request), request.subresource
+        )
 
     def context(
         self, identity: Identity, request: Request, staged: Staged, session: Session | None = None
@@ -89,7 +91,7 @@ class WriteContexts:
             if namespace and not staged.count_in(resource, namespace):
                 return
             for record in staged.select(resource, Selection(namespace)):
-                yield self._decoded(record) if resource in SELDOM_WRITTEN else msgspec.json.decode(record.body)
+                yield self._decode(record) if resource in SELDOM_WRITTEN else msgspec.json.decode(record.body)
 
         def labels(resource: str, namespace: str, name: str) -> Mapping[str, str] | None:
             record = staged.get(resource, namespace, name)
@@ -113,7 +115,7 @@ class WriteContexts:
             is_converting=request.resource != DEFINITIONS or self._is_converting,
         )
 
-    def _decoded(self, record: Record) -> Document:
+    def _decode(self, record: Record) -> Document:
         """Return a record's document, the same each time until the object changes; read-only."""
         known = self._documents.get((record.resource, record.key))
         if known is None or known[0] is not record:

@@ -78,10 +78,10 @@ def check_namespace(staged: Staged, resource: Resource, namespace: str, name: st
 
     Raises: NotFound without the namespace, Forbidden while it is being deleted.
     """
-    found = staged.get(NAMESPACES, "", namespace)
-    if found is None:
+    namespace_record = staged.get(NAMESPACES, "", namespace)
+    if namespace_record is None:
         raise NotFound(f'namespaces "{namespace}" not found', details={"name": namespace, "kind": NAMESPACES})
-    if found.is_deleting:
+    if namespace_record.is_deleting:
         raise Forbidden(
             f'{resource.name} "{name}" is forbidden: unable to create new content in namespace {namespace} '
             "because it is being terminated",

@@ -29,7 +29,7 @@ class WriteSpans:
             return
         for change in changes:
             if (span := self._writing.get(change.traceparent)) is not None:
-                span.sent(now_s)
+                span.mark_sent(now_s)
                 if change.record.resource == PODS:
                     _name_pod(span, change)
 

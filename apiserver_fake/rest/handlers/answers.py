@@ -16,8 +16,8 @@ from apiserver_fake.rest.encoding import Encoding
 from apiserver_fake.rest.http import (
     GZIP_MIN_BYTES,
     JSON_HEADERS,
-    encoded,
-    indented,
+    encode_document,
+    indent_json,
     is_pretty,
     may_be_compressed,
     trail_of,
@@ -50,18 +50,18 @@ class Answers:
         Raises: NotAcceptable for a kind that has no protobuf.
         """
         if self._is_streamed(request, response, form, include):
-            return await self._streamed(request, response, route, form, include)
+            return await self._stream_list(request, response, route, form, include)
         response = await self._whole(response, route, form, include)
         shown = form
         if response.items is not None:
             response, shown = await self._list(response, route, form, include), PLAIN
         if (trail := trail_of(request)) is not None:
-            trail.annotated(response.audit)
+            trail.on_annotations(response.audit)
             if trail.takes_answers:
-                trail.answered(response.body)
+                trail.on_response_body(response.body)
         answer = self.answer(response, route, shown, include)
         if form.is_pretty and form.media_type == media_types.JSON and isinstance(answer.body, bytes):
-            answer.body = indented(answer.body)
+            answer.body = indent_json(answer.body)
         if isinstance(answer.body, bytes) and may_be_compressed(request, len(answer.body)):
             answer.enable_compression(web.ContentCoding.gzip)
         return answer
@@ -75,12 +75,12 @@ class Answers:
                 headers["Retry-After"] = str(wait_s)
             if form.media_type != media_types.JSON:
                 headers["Content-Type"] = form.media_type
-                body = encoded(msgspec.json.decode(body), form)
+                body = encode_document(msgspec.json.decode(body), form)
         elif form.media_type == media_types.PROTOBUF and body.startswith(protobuf.MAGIC):
             headers["Content-Type"] = form.content_type
         elif form is not PLAIN and form != PLAIN:
             headers["Content-Type"] = form.content_type
-            body = self._converted(msgspec.json.decode(body), route, form, include)
+            body = self._convert(msgspec.json.decode(body), route, form, include)
         answer = web.Response(body=body, status=response.code, headers=headers)
         self._warn(answer, response, route)
         return answer
@@ -98,13 +98,13 @@ class Answers:
             parts = self._rows.table(route.resource, head, records, now_s, include=include, version=form.version)
         else:
             parts = self._rows.metadata(head, records, form.version)
-        made: list[bytes] = []
+        pieces: list[bytes] = []
         for part in parts:
-            made.append(part)
+            pieces.append(part)
             await self._next_piece()
-        return msgspec.structs.replace(response, body=b"".join(made), items=None)
+        return msgspec.structs.replace(response, body=b"".join(pieces), items=None)
 
-    def _converted(self, document: Any, route: Route, form: Form, include: str) -> bytes:
+    def _convert(self, document: Any, route: Route, form: Form, include: str) -> bytes:
         if form.convert and document.get("kind") != "Status":
             if form.convert == "Table":
                 document = tables.table_of(
@@ -114,7 +114,7 @@ class Answers:
                 document = tables.partial_metadata_list(document, form.version)
             else:
                 document = tables.partial_metadata(document, form.version)
-        return encoded(document, form)
+        return encode_document(document, form)
 
     def _is_streamed(self, request: web.BaseRequest, response: Response, form: Form, include: str) -> bool:
         """Whether a list is so long that it is sent while it is written, as upstream's encoders do: so it is never
@@ -127,7 +127,7 @@ class Answers:
         is_list = request.method in ("GET", "DELETE") and request.version >= HttpVersion11
         return is_list and is_plain and not form.is_pretty and not is_pretty(request)
 
-    async def _streamed(
+    async def _stream_list(
         self, request: web.BaseRequest, response: Response, route: Route, form: Form, include: str
     ) -> web.StreamResponse:
         """Send a long list piece by piece. A client that has not taken it within a request's time is cut off."""
@@ -163,9 +163,9 @@ class Answers:
             )
             return
         items, version, kind = response.items or (), route.resource.api_version, route.resource.kind
-        made = [list(items)] if route.is_of_definition else self._encoding.items(items, version, kind)
+        pieces = [list(items)] if route.is_of_definition else self._encoding.items(items, version, kind)
         before = response.body[:-1] + b',"items":['
-        for piece in made:
+        for piece in pieces:
             if piece:
                 yield before + b",".join(piece)
                 before = b","
@@ -194,9 +194,9 @@ class Answers:
     async def _protobuf_list(self, response: Response, route: Route) -> bytes:
         """Return a list in protobuf. Raises: NotAcceptable for a kind that has none."""
         version, kind = route.resource.api_version, route.resource.kind
-        made: list[bytes] = []
+        items: list[bytes] = []
         for body in response.items or ():
-            made.append(protobuf.encode_item(version, kind, msgspec.json.decode(body)))
-            if len(made) % PROTOBUF_PIECE == 0:
+            items.append(protobuf.encode_item(version, kind, msgspec.json.decode(body)))
+            if len(items) % PROTOBUF_PIECE == 0:
                 await self._next_piece()
-        return protobuf.encode_list(msgspec.json.decode(response.body), made)
+        return protobuf.encode_list(msgspec.json.decode(response.body), items)

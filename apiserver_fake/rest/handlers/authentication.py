@@ -13,7 +13,7 @@ from apiserver_fake.registry.authorization.access import Access
 from apiserver_fake.registry.authorization.callers import Callers
 from apiserver_fake.rest import paths
 from apiserver_fake.rest.http import HttpRequest, bearer_of, is_encodable, source_of, trail_of
-from apiserver_fake.rest.impersonation import impersonated
+from apiserver_fake.rest.impersonation import impersonate
 from services.api.errors import ApiError, BadRequest, Forbidden, Unauthorized
 from services.api.identity import Identity, external
 from services.api.seams import Clock
@@ -87,38 +87,38 @@ class Authentication:
         await self._server.catch_up()
         return self._identity(request)
 
-    def _authenticated(self, request: web.BaseRequest) -> Identity:
+    def _authenticate(self, request: web.BaseRequest) -> Identity:
         """Return whom the certificate names, and without a good one the token."""
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
         certified, authorization = identity_of_peer(peer), request.headers.get("Authorization", "")
         if certified is not None:
             try:
-                return self._server.callers.certified(certified)
+                return self._server.callers.certified_identity(certified)
             except Unauthorized:
                 if not authorization:
                     raise
         return self._server.callers.authenticate(bearer_of(authorization))
 
     def _identity(self, request: web.BaseRequest) -> Identity:
-        caller = self._authenticated(request)
+        caller = self._authenticate(request)
         if self._server.access.is_rbac:
             caller = external(caller)
         if self._server.audit is None:
-            return impersonated(caller, request.headers, self._server.callers.authorize_action)
+            return impersonate(caller, request.headers, self._server.callers.authorize_action)
         self.begin_trail(request, caller)
         trail = trail_of(request)
         try:
-            acting = impersonated(caller, request.headers, self._server.callers.authorize_action)
+            acting = impersonate(caller, request.headers, self._server.callers.authorize_action)
         except ApiError:
             if trail is not None:
-                trail.decided(allowed=False, reason="")
+                trail.on_decision(allowed=False, reason="")
             raise
         if trail is not None:
             if acting is not caller:
                 trail.impersonates(acting)
             parts = paths.split(request.rel_url.raw_path)
             asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
-            trail.decided(*self._server.callers.decision(acting, asked))
+            trail.on_decision(*self._server.callers.decision(acting, asked))
         return acting
 
     def begin_trail(self, request: web.BaseRequest, caller: Identity | None) -> None:
@@ -132,7 +132,7 @@ class Authentication:
         known = request.answer_headers["Audit-Id"]
         if caller is None:
             tried = "bearer" if request.headers.get("Authorization", "").lower().startswith("bearer ") else ""
-            audit.refused(asked, source_of(request), audit_id=known, version=version, tried=tried)
+            audit.record_unauthenticated(asked, source_of(request), audit_id=known, version=version, tried=tried)
             return
         request.trail = audit.begin(caller, asked, source_of(request), audit_id=known, version=version)
 

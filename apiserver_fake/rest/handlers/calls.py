@@ -75,7 +75,7 @@ class Calls:
                 raise invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
             call = msgspec.structs.replace(call, force=parameters.flag("force"))
         if (trail := trail_of(request)) is not None:
-            trail.sent(call.body, is_patch=verb == "patch")
+            trail.on_request_body(call.body, is_patch=verb == "patch")
         response = await api.call(call)
         if response.code == 403 and verb == "create" and self._is_admitting:
             response = await self._again_with_account(api, call, response)
@@ -110,7 +110,9 @@ async def _read(request: web.BaseRequest, route: Route, verb: str) -> tuple[str,
     if verb == "patch":
         patch_type = media_types.patch_type_of(content_type)
         if patch_type == "strategic" and not route.served.has_strategic_merge:
-            raise media_types.unsupported([n for n, kind in media_types.PATCH_TYPES.items() if kind != "strategic"])
+            raise media_types.unsupported_media_type(
+                [n for n, kind in media_types.PATCH_TYPES.items() if kind != "strategic"]
+            )
     if verb not in ("get", "list"):
         body = await read_body(request)
     if verb in ("create", "update", "delete", "deletecollection") or patch_type == "apply":

@@ -50,15 +50,15 @@ class DiscoveryPages:
         return cached_answer(request, found, content_type)
 
     def _openapi(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
-        found = openapi.group_version_answer(self._catalogue, group, version)
-        if found is None:
+        answer = openapi.group_version_answer(self._catalogue, group, version)
+        if answer is None:
             # A group version that is not there has an answer of nothing.
             return web.Response(headers={"Vary": "Accept", "Cache-Control": "no-cache, private"})
         hashed = request.rel_url.query.get("hash", "")
-        if hashed and hashed != found.etag.strip('"'):
-            target = openapi.url_of(group, version, found.etag)
-            return web.Response(status=301, headers={"Location": target, "Vary": "Accept", "ETag": found.etag})
-        return cached_answer(request, found, good_until_s=self._clock.wall() + YEAR_S if hashed else 0.0)
+        if hashed and hashed != answer.etag.strip('"'):
+            target = openapi.url_of(group, version, answer.etag)
+            return web.Response(status=301, headers={"Location": target, "Vary": "Accept", "ETag": answer.etag})
+        return cached_answer(request, answer, good_until_s=self._clock.wall() + YEAR_S if hashed else 0.0)
 
     async def _compose_openapi(self) -> None:
         """Have the document of every group version made; others have their turn after each."""
@@ -82,6 +82,6 @@ class DiscoveryPages:
             return page_not_found()
         only(request, "GET")
         form = media_types.negotiate(request.headers.get("Accept", ""), ("APIGroupDiscoveryList",) if is_root else ())
-        found = discovery.document_at(self._catalogue, path, form.version) if form.convert else plain
-        assert found is not None, "the aggregated form exists where the plain one does"
-        return cached_answer(request, found, content_type=form.content_type if form.convert else "application/json")
+        answer = discovery.document_at(self._catalogue, path, form.version) if form.convert else plain
+        assert answer is not None, "the aggregated form exists where the plain one does"
+        return cached_answer(request, answer, content_type=form.content_type if form.convert else "application/json")

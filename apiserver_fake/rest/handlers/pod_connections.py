@@ -58,15 +58,15 @@ class PodConnections:
         path = streaming.path_behind(request, resource)
         options = connections.options_of(resource, kind, query, unquote(path))
         asked = Request(verb="connect", resource=resource, namespace=namespace, name=name, subresource=kind)
-        found = await self._server.admit_connection(identity, asked, options, connections.completed)
-        if found.options != options:
-            query, path = connections.query_of(found.options), connections.raw_path_of(found.options)
+        connection = await self._server.admit_connection(identity, asked, options, connections.complete_options)
+        if connection.options != options:
+            query, path = connections.query_of(connection.options), connections.raw_path_of(connection.options)
         itself = self._server.api_for(ADMIN)
         target = Target(resource, namespace, name, kind, query, path.removeprefix("/"))
         answer = await streaming.serve(request, target, itself, self._kubelets)
         if (trail := trail_of(request)) is not None:
-            trail.annotated(found.audit)
+            trail.on_annotations(connection.audit)
         if not answer.prepared:
-            for text in found.warnings:
+            for text in connection.warnings:
                 answer.headers.add("Warning", warning_header(text))
         return answer

@@ -26,7 +26,7 @@ from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.parameters import Parameters
 from apiserver_fake.rest.paths import Route
 from apiserver_fake.rest.protobuf import NotAcceptable
-from apiserver_fake.rest.versions import versioned
+from apiserver_fake.rest.versions import versioned_api
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_starts import Place
 from apiserver_fake.storage.watches import Watches
@@ -100,7 +100,7 @@ class ResourceRequests:
         if not group and rest[0] == "namespaces" and rest[2:] == ["bindings"]:
             return await self._bind(request, identity, rest[1])
         parameters = Parameters(request.rel_url.query)
-        resource, namespace, name, connected = streaming.asked(group, version, rest)
+        resource, namespace, name, connected = streaming.stream_target(group, version, rest)
         if connected:
             return await self._connections.connect(request, identity, resource, namespace, name, connected)
         try:
@@ -142,14 +142,14 @@ class ResourceRequests:
         watched = paths.watch_request(route, parameters, self._server.store.rv)
         place = await self._server.watches.begin(identity, watched)
         api = self._server.streaming_api(identity, place, self._send_blocked_max_s, self._leaving(request))
-        batches = versioned(api, route.served).watch(watched)
+        batches = versioned_api(api, route.served).watch(watched)
         return await watch.stream(request, batches, encoder, send_blocked_max_s=self._send_blocked_max_s)
 
     async def _call(
         self, request: web.BaseRequest, identity: Identity, route: Route, verb: str, parameters: Parameters
     ) -> Response:
         """Return the response to a call, within a span of its own. Raises: ApiError."""
-        api = versioned(self._server.api_for(identity), route.served)
+        api = versioned_api(self._server.api_for(identity), route.served)
         span = self._calls.span(request, route, verb)
         try:
             if verb not in ("get", "list"):
@@ -193,7 +193,7 @@ class ResourceRequests:
         is not defined."""
         parts = paths.split(request.rel_url.raw_path)
         asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
-        served = self._catalogue.served[group, version].get(asked.resource)
+        served = self._catalogue.served_versions[group, version].get(asked.resource)
         if served is not None and asked.subresource:
             raise not_found(served.resource, asked.name)
         return page_not_found()

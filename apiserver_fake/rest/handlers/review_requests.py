@@ -43,8 +43,8 @@ class ReviewRequests:
             sent = await json_from(body, request.headers.get("Content-Type", ""))
             question = json_object(sent, "the body is not JSON", "the body is not an object")
         answer = reviews.answer(review, namespace, question, identity, self._server.callers, self._catalogue)
-        said = msgspec.json.encode(answer)
+        body_bytes = msgspec.json.encode(answer)
         if (trail := trail_of(request)) is not None:
-            trail.sent(msgspec.json.encode(question))
-            trail.answered(said)
-        return json_answer(said, status=201)
+            trail.on_request_body(msgspec.json.encode(question))
+            trail.on_response_body(body_bytes)
+        return json_answer(body_bytes, status=201)

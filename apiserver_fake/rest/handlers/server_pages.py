@@ -20,7 +20,7 @@ from services.api.errors import Forbidden
 from services.api.identity import MASTERS_GROUP, Identity
 from services.api.release import RELEASES
 from services.api.seams import Clock
-from services.runtime.health import joined
+from services.runtime.health import join_pieces
 from services.telemetry.exposition import Exposition
 from services.telemetry.metrics import Samples
 
@@ -69,9 +69,9 @@ class ServerPages:
         failing = health.OF_ETCD if failure else ()
         if check:
             is_passing = health.is_passing(endpoint, check, is_ready=is_ready, failing=failing)
-            said = (200, "ok") if is_passing else (500, f"internal server error: {failure or 'not ready'}\n")
+            report = (200, "ok") if is_passing else (500, f"internal server error: {failure or 'not ready'}\n")
         else:
-            said = health.report(
+            report = health.report(
                 endpoint,
                 is_ready=is_ready,
                 is_verbose="verbose" in query,
@@ -79,7 +79,7 @@ class ServerPages:
                 read_only=self._server.writer.read_only,
                 failing=failing,
             )
-        return web.Response(text=said[1], status=said[0], headers=TEXT_HEADERS)
+        return web.Response(text=report[1], status=report[0], headers=TEXT_HEADERS)
 
     async def version(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.Response | None:
         """Answer `/version`; None for what lies below."""
@@ -98,7 +98,7 @@ class ServerPages:
             return None
         self._rights.only_monitors(request, identity)
         content_type, pieces = self._exposition.pieces(self._server.metrics(), request.headers.get("Accept", ""))
-        return web.Response(body=await joined(pieces), headers={"Content-Type": content_type})
+        return web.Response(body=await join_pieces(pieces), headers={"Content-Type": content_type})
 
     async def status(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.Response | None:
         """Answer `/statusz`; None for what lies below."""
@@ -132,12 +132,12 @@ class ServerPages:
         return self._issuer(parts[0] == "openid")
 
     def _status(self) -> zpages.Status:
-        release, found = self._server.release, discovery.version(self._server.release)
+        release, version_info = self._server.release, discovery.version(self._server.release)
         paths = discovery.served_paths(self._catalogue)
         return zpages.Status(
             began_s=self._began_s,
             now_s=self._clock.wall(),
-            runtime=found["goVersion"],
+            runtime=version_info["goVersion"],
             release=RELEASES[release].removeprefix("v"),
             paths=zpages.debugging_paths(path for path in paths if path != "/statusz"),
         )
@@ -147,11 +147,11 @@ class ServerPages:
         tokens = self._server.access.accounts.tokens
         if tokens is None:
             return page_not_found()
-        found, form = tokens.key_set(), "application/jwk-set+json"
+        document, form = tokens.key_set(), "application/jwk-set+json"
         if not is_key_set:
-            found, form = tokens.configuration(), "application/json"
+            document, form = tokens.configuration(), "application/json"
         headers = {"Cache-Control": "public, max-age=3600"}
-        return web.Response(body=msgspec.json.encode(found), content_type=form, headers=headers)
+        return web.Response(body=msgspec.json.encode(document), content_type=form, headers=headers)
 
     def _fairness_dump(self, request: web.BaseRequest, identity: Identity, what: str) -> web.Response:
         """Answer upstream's debug endpoints of priority and fairness."""

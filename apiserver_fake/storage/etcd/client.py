@@ -116,10 +116,10 @@ class EtcdClient:
         writes += [pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key)) for key in txn.deletes]
         looking = pb.RequestOp(request_range=pb.RangeRequest(key=txn.key, keys_only=True))
         request = pb.TxnRequest(compare=[unchanged], success=writes, failure=[looking])
-        found = await self._try(lambda stub: stub.Txn, request, COMMIT_MAX_S)
-        if found.succeeded:
-            return Outcome(is_committed=True, revision=found.header.revision)
-        kvs = found.responses[0].response_range.kvs
+        response = await self._try(lambda stub: stub.Txn, request, COMMIT_MAX_S)
+        if response.succeeded:
+            return Outcome(is_committed=True, revision=response.header.revision)
+        kvs = response.responses[0].response_range.kvs
         return Outcome(is_committed=False, revision=kvs[0].mod_revision if kvs else 0)
 
     async def compact(self, revision: int) -> None:
@@ -149,13 +149,13 @@ class EtcdClient:
                     request, timeout=timeout_s, metadata=await self._metadata(at)
                 )
             except grpc.aio.AioRpcError as error:
-                found = _error(error)
-                if self._user and _is_token_over(str(found)) and not is_last:
+                etcd_error = _error(error)
+                if self._user and _is_token_over(str(etcd_error)) and not is_last:
                     self._token = ""
                     continue
-                if isinstance(found, UnreachableError) and self._called == at:
+                if isinstance(etcd_error, UnreachableError) and self._called == at:
                     self._called = (at + 1) % len(self._channels)
-                raise found from None
+                raise etcd_error from None
         raise AssertionError("unreachable")
 
     async def _metadata(self, at: int) -> tuple[tuple[str, str], ...]:
@@ -163,8 +163,8 @@ class EtcdClient:
             return (_WITH_LEADER,)
         if not self._token:
             request = pb.AuthenticateRequest(name=self._user, password=self._password)
-            found = await AuthStub(self._channels[at]).Authenticate(request, timeout=ATTEMPT_MAX_S)
-            self._token = found.token
+            response = await AuthStub(self._channels[at]).Authenticate(request, timeout=ATTEMPT_MAX_S)
+            self._token = response.token
         return (_WITH_LEADER, ("token", self._token))
 
     # -- watches
@@ -183,16 +183,16 @@ class EtcdClient:
             async for events in self._events(call):
                 yield events
         except (grpc.aio.AioRpcError, UnreachableError, asyncio.InvalidStateError) as error:
-            found = _error(error) if isinstance(error, grpc.aio.AioRpcError) else UnreachableError(str(error))
-            if _is_token_over(str(found)):
+            etcd_error = _error(error) if isinstance(error, grpc.aio.AioRpcError) else UnreachableError(str(error))
+            if _is_token_over(str(etcd_error)):
                 self._token = ""
             self._watched = (at + 1) % len(self._channels)
-            raise found from None
+            raise etcd_error from None
         finally:
             call.cancel()
 
     async def _events(self, call: Any) -> AsyncIterator[list[Event]]:
-        found: list[Event] = []
+        events: list[Event] = []
         is_asked = False
         reading: asyncio.Task[Any] | None = None
         try:
@@ -213,13 +213,13 @@ class EtcdClient:
                     if response.compact_revision:
                         raise CompactedError("required revision has been compacted", response.compact_revision)
                     raise UnreachableError(response.cancel_reason)
-                found.extend(
+                events.extend(
                     Event(e.kv.key, e.kv.value if e.type == pb.Event.PUT else None, e.kv.mod_revision)
                     for e in response.events
                 )
-                if found and not response.fragment:
-                    yield found
-                    found = []
+                if events and not response.fragment:
+                    yield events
+                    events = []
         finally:
             if reading is not None:
                 reading.cancel()
@@ -232,7 +232,7 @@ class EtcdClient:
 
 def endpoints_of(servers: str) -> list[tuple[str, bool]]:
     """Return (HOST:PORT, whether it uses TLS) for each of the comma-separated URLs. Raises: StartError."""
-    found = []
+    endpoints = []
     for url in filter(None, (part.strip() for part in servers.split(","))):
         scheme, mark, place = url.rpartition("://")
         if (mark and scheme not in ("http", "https")) or not place.strip("/") or "/" in place.rstrip("/"):
@@ -240,10 +240,10 @@ def endpoints_of(servers: str) -> list[tuple[str, bool]]:
         target = place.rstrip("/")
         if not target.rpartition(":")[2].isdigit() or ":" not in target:
             target = f"{target}:{PORT}"
-        found.append((target, scheme == "https"))
-    if not found:
+        endpoints.append((target, scheme == "https"))
+    if not endpoints:
         raise StartError("engine etcd needs --etcd-servers", EXIT_USAGE)
-    return found
+    return endpoints
 
 
 def _end(prefix: bytes) -> bytes:

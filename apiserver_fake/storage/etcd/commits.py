@@ -75,19 +75,19 @@ class Keys:
         plural, _, group = resource.partition(".")
         return "/".join(part for part in (self.prefix, group, plural, namespace, name) if part).encode()
 
-    def object_at(self, found: KeyValue) -> tuple[str, int]:
+    def object_at(self, key_value: KeyValue) -> tuple[str, int]:
         """Return the wire name and the version of the object at a key. Raises: ForeignChangeError if it holds no
         object.
         """
         try:
-            document = msgspec.json.decode(found.value)
+            document = msgspec.json.decode(key_value.value)
             meta = document["metadata"]
             where = "/".join(part for part in (meta.get("namespace"), meta["name"]) if part)
-            path, rv = found.key.decode()[len(self.all) :], int(meta["resourceVersion"])
+            path, rv = key_value.key.decode()[len(self.all) :], int(meta["resourceVersion"])
             if not path.endswith(f"/{where}"):
                 raise ValueError(f"it holds {where}")
         except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
-            raise self._foreign(found.key, found.revision, f"holds no object of keplab ({error})") from None
+            raise self._foreign(key_value.key, key_value.revision, f"holds no object of keplab ({error})") from None
         group, _, plural = path[: -len(where) - 1].rpartition("/")
         return f"{plural}.{group}" if group else plural, rv
 
@@ -115,9 +115,9 @@ class Keys:
             changed = {event.key: event.value for event in group}
             entries: list[Entry] = []
             if self.head in changed:
-                found = self._head(changed.pop(self.head) or b"", revision)
-                entries = [self._whole(entry, changed, revision) for entry in found.entries]
-                yield Commit(revision, found.id, found.rv, entries)
+                head = self._head(changed.pop(self.head) or b"", revision)
+                entries = [self._whole(entry, changed, revision) for entry in head.entries]
+                yield Commit(revision, head.id, head.rv, entries)
             ours = {self.object(entry.resource, entry.namespace, entry.name) for entry in entries}
             for key in changed:
                 if key not in ours and not key.startswith(self.own):

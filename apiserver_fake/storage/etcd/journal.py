@@ -105,7 +105,7 @@ class EtcdJournal(Journal):
         except ForeignChangeError as error:
             raise JournalError(str(error), EXIT_CONFIG) from None
         entries = [entry for batch in self.news() for entry in batch]
-        self.published()
+        self.on_published()
         log.info("etcd.opened", prefix=self._keys.prefix, revision=newest, objects=len(base), changes=len(entries))
         return Recovered(secret, self._compacted_rv, base, entries, is_first_start=is_first)
 
@@ -127,11 +127,11 @@ class EtcdJournal(Journal):
 
     async def _secret(self, new_secret: bytes) -> tuple[bytes, bool]:
         key = self._keys.secret
-        found = await self._etcd.read(key)
-        if found.value is not None:
-            return found.value, False
-        made = await self._etcd.commit(Txn(key, 0, [(key, new_secret)]))
-        if made.is_committed:
+        key_value = await self._etcd.read(key)
+        if key_value.value is not None:
+            return key_value.value, False
+        outcome = await self._etcd.commit(Txn(key, 0, [(key, new_secret)]))
+        if outcome.is_committed:
             return new_secret, True
         return await self._secret(new_secret)
 
@@ -140,9 +140,9 @@ class EtcdJournal(Journal):
         key = self._keys.servers
         while True:
             before = (await self._etcd.read(key)).revision
-            made = await self._etcd.commit(Txn(key, before, [(key, b"")]))
-            if made.is_committed:
-                return f"{made.revision:x}"
+            outcome = await self._etcd.commit(Txn(key, before, [(key, b"")]))
+            if outcome.is_committed:
+                return f"{outcome.revision:x}"
 
     async def _base(self) -> list[BaseObject]:
         """Read the state at the oldest revision there is."""
@@ -151,11 +151,11 @@ class EtcdJournal(Journal):
         after, rv, head = b"", 0, 0
         while oldest:
             page = await self._etcd.range(self._keys.all, oldest, after, PAGE_KEYS)
-            for found in page:
-                if found.key == self._keys.head:
-                    rv, head = self._keys.version_of(found.value), found.revision
-                elif not found.key.startswith(self._keys.own):
-                    kept.append(BaseObject(*self._keys.object_at(found), found.value))
+            for key_value in page:
+                if key_value.key == self._keys.head:
+                    rv, head = self._keys.version_of(key_value.value), key_value.revision
+                elif not key_value.key.startswith(self._keys.own):
+                    kept.append(BaseObject(*self._keys.object_at(key_value), key_value.value))
             if len(page) < PAGE_KEYS:
                 break
             after = page[-1].key
@@ -294,7 +294,7 @@ class EtcdJournal(Journal):
                 raise OSError(errno.ENOSPC, str(error)) from None
             await self._decide(name)
         except EtcdError as error:
-            self._failed(error)
+            self._on_failure(error)
             await self._settle(name, before)
         else:
             self._failure = None
@@ -338,7 +338,7 @@ class EtcdJournal(Journal):
             try:
                 fence = await self._etcd.commit(self._keys.txn(f"{name}/none", rv, (), self._revision))
             except EtcdError as error:
-                self._failed(error)
+                self._on_failure(error)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause_s):
                         await self._until_news(self._revision)
@@ -396,7 +396,7 @@ class EtcdJournal(Journal):
             return ""
         return self._failure[1]
 
-    def _failed(self, error: EtcdError) -> None:
+    def _on_failure(self, error: EtcdError) -> None:
         self.failures += 1
         if self._failure is None:
             self._failure = (asyncio.get_running_loop().time(), str(error))
@@ -406,15 +406,15 @@ class EtcdJournal(Journal):
         """Return the head as all of etcd agrees on it, however long that takes."""
         while True:
             try:
-                found = await self._etcd.read(self._keys.head)
+                head = await self._etcd.read(self._keys.head)
             except EtcdError as error:
-                self._failed(error)
+                self._on_failure(error)
                 await asyncio.sleep(AGAIN_MAX_S)
             else:
                 self._failure = None
-                return found
+                return head
 
-    def published(self) -> None:
+    def on_published(self) -> None:
         """Wake the tasks that wait for a batch that is visible now."""
         self._visible = self._revision
         for revision, future in self._waiting:

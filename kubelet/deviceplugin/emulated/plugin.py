@@ -44,7 +44,7 @@ class DevicePlugin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
         if self.delay_s < 0:
             raise ValueError(f"delayS: {self.delay_s:g}, want 0 or more")
 
-    def listed(self) -> tuple[Device, ...]:
+    def device_list(self) -> tuple[Device, ...]:
         """Return its devices, all healthy: dev-0, dev-1 and so on."""
         return tuple(
             Device(f"dev-{number}", numa=(self.topology[number],) if self.topology else ())
@@ -79,7 +79,7 @@ class EmulatedPlugin:
 
     def __init__(self, definition: DevicePlugin) -> None:
         self.definition = definition
-        self.devices: dict[str, Device] = {device.id: device for device in definition.listed()}
+        self.devices: dict[str, Device] = {device.id: device for device in definition.device_list()}
         self.is_away = False
         self.refuses = False
         self.version = 0
@@ -105,8 +105,8 @@ class EmulatedPlugin:
             self.refuses = act == "refuse"
             return
         if act != "add":
-            self._known(devices)
-        numa = {device.id: device.numa for device in self.definition.listed()}
+            self._check_known(devices)
+        numa = {device.id: device.numa for device in self.definition.device_list()}
         for device in devices:
             match act:
                 case "remove":
@@ -117,15 +117,15 @@ class EmulatedPlugin:
                     self.devices[device] = Device(device, act == "healthy", self.devices[device].numa)
         self.version += 1
 
-    def _known(self, devices: Sequence[str]) -> None:
+    def _check_known(self, devices: Sequence[str]) -> None:
         if unknown := [device for device in devices if device not in self.devices]:
             raise ValueError(f"no device {unknown[0]!r}; there are: {', '.join(self.devices) or 'none'}")
 
-    def given(self, ids: Sequence[str]) -> AllocateResult:
+    def allocate(self, ids: Sequence[str]) -> AllocateResult:
         """Return what a container needs to use these devices. Raises: ValueError when the plugin refuses."""
         if self.refuses:
             raise ValueError(f"{self.definition.resource} is configured to refuse")
-        self._known(ids)
+        self._check_known(ids)
         name = self.definition.resource
         variable = "KEPLAB_DEVICES_" + "".join(sign.upper() if sign.isalnum() else "_" for sign in name)
         listed = ",".join(sorted(ids))
@@ -135,7 +135,7 @@ class EmulatedPlugin:
             nodes=tuple(DeviceNode(f"/dev/{device}", f"/dev/keplab/{name}/{device}") for device in sorted(ids)),
         )
 
-    def preferred(self, available: Sequence[str], must: Sequence[str], size: int) -> tuple[str, ...]:
+    def preferred_devices(self, available: Sequence[str], must: Sequence[str], size: int) -> tuple[str, ...]:
         """Return `size` of the available devices, those in `must` first; fewer when there are not enough."""
         chosen = [device for device in must if device in available][:size]
         pairs = {device: index // 2 for index, device in enumerate(self.devices)}

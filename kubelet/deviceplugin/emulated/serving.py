@@ -38,11 +38,11 @@ class PluginConfig(NodePartConfig):
         """Return the plugin's definition. Raises: StartError naming the field."""
         self.check_node()
         try:
-            found = msgspec.json.decode(self.definition or "{}", type=DevicePlugin)
-            found.check()
+            plugin = msgspec.json.decode(self.definition or "{}", type=DevicePlugin)
+            plugin.check()
         except (*UNREADABLE, ValueError) as error:
             raise StartError(f"--definition: {error}", EXIT_USAGE) from None
-        return found
+        return plugin
 
 
 def control_path(folder: str, resource: str) -> str:
@@ -90,7 +90,7 @@ class PluginServing:
         service = LocalService(
             {
                 wire.GET_OPTIONS: self._options,
-                wire.PREFERENCE: self._preferred,
+                wire.PREFERENCE: self._preferred_allocation,
                 wire.ALLOCATE: self._allocate,
                 wire.PRE_START: self._pre_start,
             },
@@ -164,14 +164,14 @@ class PluginServing:
                 continue
             await self._changes.wait()
 
-    async def _preferred(self, request: bytes) -> bytes:
+    async def _preferred_allocation(self, request: bytes) -> bytes:
         wanted = wire.decode_preferences(request)
-        return wire.encode_preferences([self._plugin.preferred(*each) for each in wanted])
+        return wire.encode_preferences([self._plugin.preferred_devices(*each) for each in wanted])
 
     async def _allocate(self, request: bytes) -> bytes:
         wanted = wire.decode_allocate(request)
         try:
-            answer = wire.encode_given([self._plugin.given(ids) for ids in wanted])
+            answer = wire.encode_given([self._plugin.allocate(ids) for ids in wanted])
         except ValueError as error:
             raise RpcError("Unknown", str(error)) from None
         self._allocations += 1

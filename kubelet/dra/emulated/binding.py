@@ -31,7 +31,7 @@ def waiting(claim: ResourceClaim, driver: str, pools: Collection[str]) -> dict[W
     allocation = claim.status.allocation
     if allocation is None or claim.metadata.deletion_timestamp:
         return {}
-    found = {}
+    results = {}
     for result in allocation.devices.results:
         if (
             result.driver == driver
@@ -41,8 +41,8 @@ def waiting(claim: ResourceClaim, driver: str, pools: Collection[str]) -> dict[W
         ):
             stamp = allocation.allocation_timestamp or ""
             key = Waiting(claim.metadata.uid, result.pool, result.device, result.share_id or "", stamp)
-            found[key] = result
-    return found
+            results[key] = result
+    return results
 
 
 def _is_said(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> bool:
@@ -56,7 +56,7 @@ def _is_said(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> boo
     )
 
 
-def reported(document: Document, key: Waiting, driver: str, wall_s: float, *, fails: bool) -> Document | None:
+def conditions_patch(document: Document, key: Waiting, driver: str, wall_s: float, *, fails: bool) -> Document | None:
     """Return a merge patch that puts the device's conditions into `status.devices` of a stored claim.
 
     The patch holds for that version only. None when that allocation of the device is gone. A condition keeps

@@ -128,8 +128,8 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
                 raise ValueError(f"dead[{number}]: from {start:g} to {end:g}, want 0 or more, and an end after it")
         if bool(self.binding_conditions) != bool(self.binding_failure_conditions):
             raise ValueError(
-                f"bindingConditions: {_listed(self.binding_conditions)} with bindingFailureConditions: "
-                f"{_listed(self.binding_failure_conditions)}, want some of both or of neither"
+                f"bindingConditions: {_list_text(self.binding_conditions)} with bindingFailureConditions: "
+                f"{_list_text(self.binding_failure_conditions)}, want some of both or of neither"
             )
         names: dict[str, None] = {}
         for pool in self.all_pools(""):
@@ -137,7 +137,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
                 raise ValueError(f"pools: two are called {pool.name!r}")
             names[pool.name] = None
             self._check_devices(pool, f"pool {pool.name!r}: " if pool.name else "")
-        known = [device for pool in self.all_pools("") for device in self.offered(pool)]
+        known = [device for pool in self.all_pools("") for device in self.devices_of(pool)]
         bindable = [str(device["name"]) for device in known if device.get("bindingFailureConditions")]
         if unknown := next((name for name in self.fail_binding if name not in bindable), None):
             raise ValueError(
@@ -149,7 +149,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
         if isinstance(pool.devices, int) and not 0 <= pool.devices <= DEVICES_MAX:
             raise ValueError(f"{where}devices: {pool.devices}, want 0 to {DEVICES_MAX}")
         seen: dict[str, int] = {}
-        for number, device in enumerate(self.offered(pool)):
+        for number, device in enumerate(self.devices_of(pool)):
             name = device.get("name", "")
             if name == "":
                 raise ValueError(f"{where}device {number} has no name")
@@ -181,7 +181,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
         others = [msgspec.structs.replace(pool, name=pool.name.replace(NODE_NAME, node)) for pool in self.pools]
         return [own, *others] if self.devices or not others else others
 
-    def offered(self, pool: PoolDefinition) -> list[Document]:
+    def devices_of(self, pool: PoolDefinition) -> list[Document]:
         """Return a pool's devices as a ResourceSlice lists them."""
         word, more = self.name.partition(".")[0], self._conditions
         if isinstance(pool.devices, list):
@@ -201,10 +201,10 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     def is_bindable(self) -> bool:
         """Whether any device has binding conditions."""
         pools = self.all_pools("")
-        return any(device.get("bindingConditions") for pool in pools for device in self.offered(pool))
+        return any(device.get("bindingConditions") for pool in pools for device in self.devices_of(pool))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_text(names: Sequence[str]) -> str:
     return f"[{', '.join(names)}]"
 
 
@@ -221,14 +221,14 @@ def _check_counters(pool: PoolDefinition, where: str) -> None:
         declared[name] = counter_set.get("counters") or {}
     for number, device in enumerate(pool.devices if isinstance(pool.devices, list) else ()):
         consumed = device.get("consumesCounters") or ()
-        for place, each in enumerate(consumed if isinstance(consumed, list) else ()):
-            at, name = f"{where}devices[{number}].consumesCounters[{place}]", each.get("counterSet")
+        for place, consumption in enumerate(consumed if isinstance(consumed, list) else ()):
+            at, name = f"{where}devices[{number}].consumesCounters[{place}]", consumption.get("counterSet")
             if name not in declared:
                 raise ValueError(
                     f"{at}.counterSet: {name!r} is not among the pool's sharedCounters: {', '.join(declared) or 'none'}"
                 )
             if unknown := next(
-                (counter for counter in each.get("counters") or () if counter not in declared[name]), ""
+                (counter for counter in consumption.get("counters") or () if counter not in declared[name]), ""
             ):
                 raise ValueError(
                     f"{at}.counters: {unknown!r} is not in counter set {name!r}, which has: "
@@ -258,13 +258,13 @@ def read_definition(shape: Mapping[str, Any] | bytes) -> DriverDefinition:
     """Return the driver that a JSON object describes. Raises: ValueError naming the field."""
     try:
         if isinstance(shape, bytes):
-            found = msgspec.json.decode(shape, type=DriverDefinition, strict=False)
+            definition = msgspec.json.decode(shape, type=DriverDefinition, strict=False)
         else:
-            found = msgspec.convert(shape, DriverDefinition, strict=False)
+            definition = msgspec.convert(shape, DriverDefinition, strict=False)
     except UNREADABLE as error:
         raise ValueError(str(error)) from None
-    found.check()
-    return found
+    definition.check()
+    return definition
 
 
 def parse_drivers(text: str) -> list[dict[str, Any]]:
@@ -272,34 +272,34 @@ def parse_drivers(text: str) -> list[dict[str, Any]]:
 
     Raises: ValueError.
     """
-    found = []
-    for each in text.split("+"):
-        name, *rest = each.split(":")
+    drivers = []
+    for part in text.split("+"):
+        name, *rest = part.split(":")
         if not name or not rest or not rest[0].isdigit():
-            raise ValueError(f"drivers: {each!r}, {FORM}")
-        found.append({"name": name, "devices": int(rest[0]), **parse_options(rest[1:])})
-    return found
+            raise ValueError(f"drivers: {part!r}, {FORM}")
+        drivers.append({"name": name, "devices": int(rest[0]), **parse_options(rest[1:])})
+    return drivers
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:
     """Return the fields that options such as `prepare=2` and `dead=60-100` set. Raises: ValueError."""
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for option in options:
         key, sign, value = option.partition("=")
         if sign and value and key in _LISTS:
-            made.setdefault(_LISTS[key], []).append(value)
+            fields.setdefault(_LISTS[key], []).append(value)
             continue
         if not sign or (key not in _OPTIONS and key != "dead"):
             raise ValueError(f"drivers: {option!r}, {FORM}")
         try:
             if key == "dead":
                 start, _, end = value.partition("-")
-                made[key] = [[float(start), float(end)]]
+                fields[key] = [[float(start), float(end)]]
             else:
-                made[_OPTIONS[key]] = int(value) if key == "slices" else float(value)
+                fields[_OPTIONS[key]] = int(value) if key == "slices" else float(value)
         except ValueError:
             raise ValueError(f"drivers: {option!r}: {value!r} is not a number") from None
-    return made
+    return fields
 
 
 def _camel(field: str) -> str:

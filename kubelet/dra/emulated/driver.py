@@ -87,7 +87,7 @@ class EmulatedDriver:
         self.version = self.health_version = self.restarts = 0
         self._pools: dict[str, PoolDefinition] = {pool.name: pool for pool in definition.all_pools(node)}
         self._devices: dict[str, dict[str, Document]] = {
-            pool.name: {str(device["name"]): device for device in definition.offered(pool)}
+            pool.name: {str(device["name"]): device for device in definition.devices_of(pool)}
             for pool in self._pools.values()
         }
         self._ill: dict[str, None] = {}
@@ -109,27 +109,27 @@ class EmulatedDriver:
 
     def slices(self) -> dict[str, Document]:
         """Return the spec of every slice by its name, with the present generation."""
-        found: dict[str, Document] = {}
+        specs: dict[str, Document] = {}
         number = 0
         for pool, devices in self._devices.items():
             counters, sizes = self._pools[pool].shared_counters, self._pools[pool].slice_sizes
-            shown = [self._shown(device) for device in devices.values()]
+            shown = [self._with_taints(device) for device in devices.values()]
             parts = [{"devices": part} for part in chunks(shown, self.definition.slices, sizes)]
             parts += [
                 {"sharedCounters": counters[start : start + COUNTER_SETS_MAX]}
                 for start in range(0, len(counters), COUNTER_SETS_MAX)
             ]
             for part in parts:
-                found[f"{self.node}-{self.name}-{number}"] = {
+                specs[f"{self.node}-{self.name}-{number}"] = {
                     "driver": self.name,
                     "nodeName": self.node,
                     "pool": {"name": pool, "generation": self.generation, "resourceSliceCount": len(parts)},
                     **part,
                 }
                 number += 1
-        return found
+        return specs
 
-    def _shown(self, device: Document) -> Document:
+    def _with_taints(self, device: Document) -> Document:
         taints = [*device.get("taints", ()), *self._taints.get(str(device["name"]), ())]
         return {**device, "taints": taints} if taints else device
 
@@ -152,7 +152,7 @@ class EmulatedDriver:
         taints = self._taints.setdefault(device, [])
         if self.definition.taints_failed and not any(taint["key"] == UNBINDABLE for taint in taints):
             taints.append({"key": UNBINDABLE, "effect": "NoSchedule"})
-            self._changed()
+            self._on_changed()
         return True
 
     # --- what it is commanded ---
@@ -171,28 +171,28 @@ class EmulatedDriver:
             case "refuse" | "accept":
                 self.refuses = act == "refuse"
             case "generation":
-                self._changed()
+                self._on_changed()
             case "healthy" | "unhealthy":
                 self._sicken(words, is_ill=act == "unhealthy")
             case "taint":
-                self._known(words[:-1])
+                self._check_known(words[:-1])
                 for device in words[:-1]:
                     self._taints.setdefault(device, []).append(parse_taint(words[-1]))
-                self._changed()
+                self._on_changed()
             case "untaint":
-                self._known(words)
+                self._check_known(words)
                 for device in words:
                     self._taints.pop(device, None)
-                self._changed()
+                self._on_changed()
             case "remove" | "add":
                 self._move(words, is_added=act == "add")
 
-    def _changed(self) -> None:
+    def _on_changed(self) -> None:
         self.generation += 1
         self.version += 1
 
     def _sicken(self, devices: Sequence[str], *, is_ill: bool) -> None:
-        self._known(devices)
+        self._check_known(devices)
         for device in devices:
             if is_ill:
                 self._ill[device] = None
@@ -202,7 +202,7 @@ class EmulatedDriver:
 
     def _move(self, devices: Sequence[str], *, is_added: bool) -> None:
         if not is_added:
-            self._known(devices)
+            self._check_known(devices)
         first = next(iter(self._devices.values()))
         for device in devices:
             if is_added:
@@ -211,9 +211,9 @@ class EmulatedDriver:
                 for held in self._devices.values():
                     held.pop(device, None)
         self.health_version += 1
-        self._changed()
+        self._on_changed()
 
-    def _known(self, devices: Sequence[str]) -> None:
+    def _check_known(self, devices: Sequence[str]) -> None:
         there = [device for _, device in self.devices()]
         if unknown := [device for device in devices if device not in there]:
             raise ValueError(f"no device {unknown[0]!r}; there are: {', '.join(there) or 'none'}")

@@ -44,15 +44,15 @@ def read_drivers(text: str, folder: Path, inside: Mapping[str, str] = MappingPro
     Each driver is returned as the fields of a definition. Files are read from `folder`; `inside`: texts by name
     of files that are not in it.
     """
-    found: list[dict[str, Any]] = []
-    for each in text.split("+"):
-        name, *options = each.split(":")
+    drivers: list[dict[str, Any]] = []
+    for part in text.split("+"):
+        name, *options = part.split(":")
         if name.endswith(SUFFIXES):
             definition = read_driver(folder / name, parse_options(options), inside.get(name))
-            found.append(msgspec.to_builtins(definition, builtin_types=()))
+            drivers.append(msgspec.to_builtins(definition, builtin_types=()))
         else:
-            found += parse_drivers(each)
-    return found
+            drivers += parse_drivers(part)
+    return drivers
 
 
 def fields_of(path: Path) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _fields(text: str) -> dict[str, Any]:
             fields = document
     if fields is None and not slices:
         raise ValueError("want the fields of a driver, or ResourceSlices; there is nothing")
-    return published(slices, fields or {}) if slices else fields or {}
+    return driver_fields(slices, fields or {}) if slices else fields or {}
 
 
 def _slices(document: Document) -> list[Document]:
@@ -96,7 +96,7 @@ def _slices(document: Document) -> list[Document]:
     return [document]
 
 
-def published(slices: Sequence[Document], fields: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+def driver_fields(slices: Sequence[Document], fields: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return the fields of a driver that publishes these ResourceSlices. Raises: ValueError."""
     if both := next(
         (name for name in ("devices", "sharedCounters", "pools", "slices", "generation") if name in fields), ""
@@ -118,8 +118,13 @@ def published(slices: Sequence[Document], fields: Mapping[str, Any] = MappingPro
                 "a driver has the devices of one node"
             )
         pools.setdefault(str(spec["pool"]["name"]), []).append((at, spec))
-    made = [_pool(NODE_NAME if pool == head.get("nodeName") else pool, of) for pool, of in pools.items()]
-    return {**fields, "name": name, "pools": made, "generation": max(int(s["pool"]["generation"]) for _, s in specs)}
+    pool_fields = [_pool(NODE_NAME if pool == head.get("nodeName") else pool, of) for pool, of in pools.items()]
+    return {
+        **fields,
+        "name": name,
+        "pools": pool_fields,
+        "generation": max(int(s["pool"]["generation"]) for _, s in specs),
+    }
 
 
 def _name(document: Document, number: int) -> str:
@@ -133,8 +138,8 @@ def _check_spec(at: str, spec: Any) -> None:
         raise ValueError(f"{at}: spec.pool: want an object with name, generation and resourceSliceCount")
     if elsewhere := next((field for field in _ELSEWHERE if spec.get(field)), ""):
         raise ValueError(f"{at}: spec.{elsewhere}: a driver of a node publishes devices of that node only (nodeName)")
-    for where, found, known in (("spec", spec, _SPEC), ("spec.pool", spec["pool"], _POOL)):
-        if unknown := next((field for field in found if field not in known), ""):
+    for where, fields, known in (("spec", spec, _SPEC), ("spec.pool", spec["pool"], _POOL)):
+        if unknown := next((field for field in fields if field not in known), ""):
             raise ValueError(f"{at}: {where}: no field {unknown!r}; there are: {', '.join(known)}")
     if not isinstance(spec.get("driver"), str) or not isinstance(spec["pool"].get("name"), str):
         raise ValueError(f"{at}: spec.driver and spec.pool.name: want texts")

@@ -32,7 +32,7 @@ from kubelet.dra.calls import (
     ClaimResult,
     PluginInfo,
 )
-from kubelet.dra.emulated.binding import Waiting, reported
+from kubelet.dra.emulated.binding import Waiting, conditions_patch
 from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers, read_definition
 from kubelet.dra.emulated.driver import Command, EmulatedDriver, PreparedClaim, check_act, differs
 from kubelet.dra.emulated.switches import DriverSwitches
@@ -163,10 +163,10 @@ class DriverServing:
         sockets, restarts = self._seams.sockets, self._driver.restarts
         services = (
             (self._endpoint, LocalService(calls, streams)),
-            (self._registry_path, LocalService({wire.GET_INFO: self._info, wire.NOTIFY: self._notified})),
+            (self._registry_path, LocalService({wire.GET_INFO: self._info, wire.NOTIFY: self._on_registration_status})),
         )
         async with AsyncExitStack() as served:
-            served.callback(self._unregistered)
+            served.callback(self._on_unregistered)
             for path, service in services:
                 served.push_async_callback((await sockets.serve(path, service)).close)
             while not self._is_away and restarts == self._driver.restarts:
@@ -177,14 +177,14 @@ class DriverServing:
                     async with asyncio.timeout(POLL_S):
                         await self._changes.wait()
 
-    def _unregistered(self) -> None:
+    def _on_unregistered(self) -> None:
         self._is_registered = False
 
     async def _info(self, _: bytes) -> bytes:
         services = (*SERVICES, HEALTH_SERVICE) if self._driver.definition.health else SERVICES
         return wire.encode_info(PluginInfo(PLUGIN_TYPE, self._driver.name, self._endpoint, services))
 
-    async def _notified(self, request: bytes) -> bytes:
+    async def _on_registration_status(self, request: bytes) -> bytes:
         status = wire.decode_status(request)
         data: dict[str, Any] = {"driver": self._driver.name}
         if status.is_registered:
@@ -303,7 +303,7 @@ class DriverServing:
 
         What keeps it from that is said once, and tried again later each time.
         """
-        said, delay_s = "", RETRY_S
+        last_error, delay_s = "", RETRY_S
         async with asyncio.TaskGroup() as group:
             await self._dirty.wait()
             informer: Informer[ResourceSlice] = Informer(
@@ -324,11 +324,11 @@ class DriverServing:
                     await asyncio.sleep(self._draw("publish_delay"))
                 try:
                     await self._sync(self._client)
-                    said, delay_s = "", RETRY_S
+                    last_error, delay_s = "", RETRY_S
                 except (ApiError, UnknownOutcome) as error:
-                    if str(error) != said:
-                        said, delay_s = str(error), RETRY_S
-                        log.warning("driver.unpublished", node=self._node, driver=self._driver.name, reason=said)
+                    if str(error) != last_error:
+                        last_error, delay_s = str(error), RETRY_S
+                        log.warning("driver.unpublished", node=self._node, driver=self._driver.name, reason=last_error)
                     self._dirty.set()
                     await asyncio.sleep(delay_s)
                     delay_s = min(delay_s * 2, RETRY_MAX_S)
@@ -373,7 +373,7 @@ class DriverServing:
             return False
         try:
             document = await self._client.get(CLAIMS, claim)
-            patch = reported(document, waited, self._driver.name, self._seams.clock.wall(), fails=fails)
+            patch = conditions_patch(document, waited, self._driver.name, self._seams.clock.wall(), fails=fails)
             if patch is not None:
                 await self._client.patch(CLAIMS, claim, patch, subresource="status", patch_type="merge")
         except NotFound:

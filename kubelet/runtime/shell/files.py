@@ -78,13 +78,13 @@ def split(path: str) -> list[str]:
 
 def normal(path: str, directory: str = "/") -> str:
     """Return the absolute path, relative to a directory, without `.` and `..`."""
-    found: list[str] = []
+    parts: list[str] = []
     for part in split(path if path.startswith("/") else f"{directory}/{path}"):
         if part != "..":
-            found.append(part)
-        elif found:
-            found.pop()
-    return "/" + "/".join(found)
+            parts.append(part)
+        elif parts:
+            parts.pop()
+    return "/" + "/".join(parts)
 
 
 class FileSystem:
@@ -207,9 +207,9 @@ class FileSystem:
         if entry is not None or not name:
             raise FileError("Is a directory")
         self.quota.take(ENTRY_BYTES)
-        made = File(modified_s=self.now_s)
-        parent.entries[name] = made
-        return made
+        file = File(modified_s=self.now_s)
+        parent.entries[name] = file
+        return file
 
     def extend(self, file: File, data: bytes) -> None:
         """Write to an open file."""

@@ -6,7 +6,7 @@ Source: upstream `pkg/volume/util/atomic_writer.go`.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kubelet.runtime.projections import Objects, mounted, payload_of
+from kubelet.runtime.projections import Objects, mounted_volumes, payload_of
 from kubelet.runtime.shell.files import Directory, File, FileSystem, Link
 from kubelet.runtime.shell.programs import PROGRAMS
 from services.api.meta import Document
@@ -15,7 +15,7 @@ from services.api.times import format_as
 ROOT_DIRECTORIES: Final = ("bin", "dev", "etc", "home", "proc", "root", "tmp", "usr/bin", "var/run")
 
 
-def projected(payload: Iterable[tuple[str, bytes, int | None]], mode: int, wall_s: float) -> Directory:
+def projected_directory(payload: Iterable[tuple[str, bytes, int | None]], mode: int, wall_s: float) -> Directory:
     """Return the directory of a projected volume: the files behind `..data`, which the kubelet replaces at once."""
     version = format_as(wall_s, "..%Y_%m_%d_%H_%M_%S.") + f"{int(wall_s % 1 * 1e9):09d}"
     content = Directory(modified_s=wall_s)
@@ -35,15 +35,15 @@ def projected(payload: Iterable[tuple[str, bytes, int | None]], mode: int, wall_
 
 def image() -> FileSystem:
     """Return the file system of an image: the usual directories, and a file for each program."""
-    made = FileSystem()
+    files = FileSystem()
     for path in ROOT_DIRECTORIES:
         for directory in (path,) if "/" not in path else (path.partition("/")[0], path):
-            if not made.exists(f"/{directory}"):
-                made.put(f"/{directory}", Directory())
+            if not files.exists(f"/{directory}"):
+                files.put(f"/{directory}", Directory())
     for name in PROGRAMS:
-        made.put(f"/bin/{name}", File(mode=0o755))
-    made.put("/etc/passwd", File(bytearray(b"root:x:0:0:root:/root:/bin/sh\n")))
-    return made
+        files.put(f"/bin/{name}", File(mode=0o755))
+    files.put("/etc/passwd", File(bytearray(b"root:x:0:0:root:/root:/bin/sh\n")))
+    return files
 
 
 def fill(
@@ -67,7 +67,7 @@ def fill(
     search += "nameserver 10.96.0.10\noptions ndots:5\n"
     for path, text in (("/etc/hostname", f"{name}\n"), ("/etc/hosts", hosts), ("/etc/resolv.conf", search)):
         files.put(path, File(bytearray(text.encode()), modified_s=wall_s))
-    volumes = {str(volume.get("name")): volume for volume in mounted(pod, container)}
+    volumes = {str(volume.get("name")): volume for volume in mounted_volumes(pod, container)}
     for mount in container.get("volumeMounts") or ():
         volume, path = volumes.get(str(mount.get("name"))), str(mount.get("mountPath", ""))
         if volume is None or not path.strip("/"):
@@ -76,7 +76,7 @@ def fill(
         if payload is None:
             directory = shared.setdefault(str(mount.get("name")), Directory(mode=0o777, modified_s=wall_s))
         else:
-            directory = projected(*payload, wall_s)
+            directory = projected_directory(*payload, wall_s)
         if not (below := str(mount.get("subPath", ""))):
             files.mount(path, directory)
             continue

@@ -79,9 +79,9 @@ class Stdin:
         while (end := self._buffer.find(b"\n")) < 0:
             if not (yield from self._fill()) or len(self._buffer) > OUTPUT_BYTES_MAX:
                 return (yield from self.some())
-        found = bytes(self._buffer[: end + 1])
+        line = bytes(self._buffer[: end + 1])
         del self._buffer[: end + 1]
-        return found
+        return line
 
     def rest(self, limit: int) -> Generator[Effect, bytes | None, bytes]:
         """Return all input to the end, at most `limit` bytes."""
@@ -232,7 +232,7 @@ class _Lexer:
         self.text, self.at = text, 0
 
     def tokens(self) -> list[Token]:
-        found: list[Token] = []
+        tokens: list[Token] = []
         while self.at < len(self.text):
             char = self.text[self.at]
             if char in " \t":
@@ -241,14 +241,14 @@ class _Lexer:
                 end = self.text.find("\n", self.at)
                 self.at = len(self.text) if end < 0 else end
             elif (number := re.match(r"\d(?=[<>])", self.text[self.at :])) is not None:
-                found.append(f"#{number.group()}")
+                tokens.append(f"#{number.group()}")
                 self.at += 1
             elif (operator := self._operator()) != "":
-                found.append(operator)
+                tokens.append(operator)
                 self.at += len(operator)
             else:
-                found.append(self.word())
-        return found
+                tokens.append(self.word())
+        return tokens
 
     def _operator(self) -> str:
         return next((each for each in _OPERATORS if self.text.startswith(each, self.at)), "")
@@ -268,7 +268,7 @@ class _Lexer:
                     parts.append(Part("text", self.text[self.at : end], is_quoted=True))
                     self.at = end + 1
                 case '"':
-                    parts += self._quoted()
+                    parts += self._read_quoted()
                 case "\\":
                     if self.text[self.at : self.at + 1] != "\n":
                         parts.append(Part("text", self.text[self.at : self.at + 1], is_quoted=True))
@@ -281,7 +281,7 @@ class _Lexer:
                     parts.append(Part("text", char))
         return tuple(parts)
 
-    def _quoted(self) -> list[Part]:
+    def _read_quoted(self) -> list[Part]:
         parts, text = [Part("text", "", is_quoted=True)], ""
         while self.at < len(self.text):
             char = self.text[self.at]
@@ -311,9 +311,9 @@ class _Lexer:
         if rest.startswith("(("):
             raise ShellError("syntax error: arithmetic is not emulated")
         if rest.startswith("("):
-            return Part("command", self._enclosed("(", ")"), is_quoted)
+            return Part("command", self._read_enclosed("(", ")"), is_quoted)
         if rest.startswith("{"):
-            return self._braced(self._enclosed("{", "}"), is_quoted=is_quoted)
+            return self._parse_braces(self._read_enclosed("{", "}"), is_quoted=is_quoted)
         if (name := _NAME.match(rest)) is not None:
             self.at += name.end()
             return Part("variable", name.group(), is_quoted)
@@ -322,7 +322,7 @@ class _Lexer:
             return Part("variable", rest[0], is_quoted)
         return Part("text", "$", is_quoted)
 
-    def _enclosed(self, opens: str, closes: str) -> str:
+    def _read_enclosed(self, opens: str, closes: str) -> str:
         depth, start, quote = 0, self.at + 1, ""
         while self.at < len(self.text):
             char = self.text[self.at]
@@ -339,11 +339,11 @@ class _Lexer:
                     return self.text[start : self.at - 1]
         raise ShellError(f"syntax error: unexpected end of file (expecting {closes!r})".replace("'", '"'))
 
-    def _braced(self, inner: str, *, is_quoted: bool) -> Part:
-        found = re.fullmatch(r"(\w+|[?$#@*])(?:(:?[-+=?])(.*))?", inner, re.DOTALL)
-        if found is None:
+    def _parse_braces(self, inner: str, *, is_quoted: bool) -> Part:
+        match = re.fullmatch(r"(\w+|[?$#@*])(?:(:?[-+=?])(.*))?", inner, re.DOTALL)
+        if match is None:
             raise ShellError("syntax error: bad substitution")
-        name, operator, default = found.groups()
+        name, operator, default = match.groups()
         if operator is None:
             return Part("variable", name, is_quoted)
         return Part("variable", name, is_quoted, (operator, tuple(_Lexer(f'"{default}"').word())))
@@ -423,12 +423,12 @@ class _Parser:
         is_negated = self._peek() == "!"
         if is_negated:
             self.at += 1
-        found = [self._command()]
+        commands = [self._command()]
         while self._peek() == "|":
             self.at += 1
             self._skip_lines()
-            found.append(self._command())
-        return Pipeline(tuple(found), is_negated)
+            commands.append(self._command())
+        return Pipeline(tuple(commands), is_negated)
 
     def _command(self) -> Simple | If | Loop | For | Group:
         word = self._peek()
@@ -690,7 +690,7 @@ def _simple(context: Context, command: Simple) -> Process:
     words = yield from expand(context, command.words)
     values = []
     for name, word in command.assignments:
-        values.append((name, "".join((yield from _joined(context, word)))))
+        values.append((name, "".join((yield from _part_values(context, word)))))
     before = dict(context.sinks), context.stdin
     try:
         problem = yield from _redirect(context, command.redirects)
@@ -736,16 +736,16 @@ BIN = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
 
 def expand(context: Context, words: Sequence[Word]) -> Generator[Effect, bytes | None, list[str]]:
     """Return the words with variables, commands and patterns replaced."""
-    found: list[str] = []
+    fields: list[str] = []
     for word in words:
         if len(word) == 1 and word[0].kind == "text" and word[0].is_quoted:
-            found.append(word[0].text)
+            fields.append(word[0].text)
         else:
-            found += yield from _fields(context, word)
-    return found
+            fields += yield from _fields(context, word)
+    return fields
 
 
-def _joined(context: Context, word: Word) -> Generator[Effect, bytes | None, list[str]]:
+def _part_values(context: Context, word: Word) -> Generator[Effect, bytes | None, list[str]]:
     found: list[str] = []
     for part in word:
         found.append((yield from _value(context, part)))
@@ -763,9 +763,9 @@ def _fields(context: Context, word: Word) -> Generator[Effect, bytes | None, lis
         if part.kind == "variable" and part.text == "@" and part.is_quoted:
             first, *others = (*context.arguments[1:],) or ("",)
             current = (current or "") + first
-            for each in others:
+            for argument in others:
                 fields.append(current)
-                current = each
+                current = argument
             continue
         value = yield from _value(context, part)
         if part.kind == "text" or part.is_quoted:
@@ -787,16 +787,16 @@ def _fields(context: Context, word: Word) -> Generator[Effect, bytes | None, lis
 
 
 def _matches(context: Context, fields: list[str]) -> list[str]:
-    found: list[str] = []
-    for each in fields:
-        directory, slash, pattern = each.rpartition("/")
+    paths: list[str] = []
+    for text in fields:
+        directory, slash, pattern = text.rpartition("/")
         try:
             entries = context.files.directory(context.path(directory or (slash or "."))).entries
         except FileError:
             entries = {}
         names = sorted(n for n in entries if fnmatchcase(n, pattern) and not (n[0] == "." and pattern[:1] != "."))
-        found += [f"{directory}{slash}{name}" for name in names] or [each]
-    return found
+        paths += [f"{directory}{slash}{name}" for name in names] or [text]
+    return paths
 
 
 def _value(context: Context, part: Part) -> Generator[Effect, bytes | None, str]:
@@ -824,7 +824,7 @@ def _value(context: Context, part: Part) -> Generator[Effect, bytes | None, str]
         return value or ""
     if operator[-1] == "+" and not is_there:
         return ""
-    text = "".join((yield from _joined(context, default)))
+    text = "".join((yield from _part_values(context, default)))
     if operator[-1] == "=":
         context.environment[part.text] = text
     return text

@@ -101,7 +101,7 @@ def _options(words: Sequence[str], known: str) -> tuple[dict[str, str], list[str
     return options, rest
 
 
-def _checked(known: str, body: Callable[[Context, str, dict[str, str], list[str]], Process]) -> Program:
+def _checked_program(known: str, body: Callable[[Context, str, dict[str, str], list[str]], Process]) -> Program:
     """Return a program whose options are read, and which says what a file system refuses."""
 
     def program(context: Context, words: Sequence[str]) -> Process:
@@ -119,7 +119,7 @@ def _checked(known: str, body: Callable[[Context, str, dict[str, str], list[str]
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\033"}
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     def one(found: re.Match[str]) -> str:
         body = found.group(1)
         if body.startswith("x"):
@@ -136,7 +136,7 @@ def _echo(context: Context, words: Sequence[str]) -> Process:
         end = "" if "n" in option else end
         reads_escapes = "e" in option or reads_escapes
     text = " ".join(rest)
-    yield from context.say((_unescaped(text) if reads_escapes else text) + end)
+    yield from context.say((_unescape(text) if reads_escapes else text) + end)
     return 0
 
 
@@ -148,7 +148,7 @@ def _printf(context: Context, words: Sequence[str]) -> Process:
     while True:
         before = len(values)
         try:
-            text = _formatted(form, values)
+            text = _format_text(form, values)
         except ValueError as error:
             yield from context.complain(f"printf: {error}")
             return 1
@@ -157,21 +157,21 @@ def _printf(context: Context, words: Sequence[str]) -> Process:
             return 0
 
 
-def _formatted(form: str, values: list[str]) -> str:
-    def one(found: re.Match[str]) -> str:
-        flags, kind = found.groups()
+def _format_text(form: str, values: list[str]) -> str:
+    def one(match: re.Match[str]) -> str:
+        flags, kind = match.groups()
         if kind == "%":
             return "%"
         value = values.pop(0) if values else ""
         if kind in "sbc":
-            shown = _unescaped(value) if kind == "b" else value[:1] if kind == "c" else value
+            shown = _unescape(value) if kind == "b" else value[:1] if kind == "c" else value
             return f"%{flags}s" % shown
         try:
             return f"%{flags}{kind}" % (float(value or "0") if kind in "feg" else int(value or "0", 0))
         except ValueError:
             raise ValueError(f"invalid number '{value}'") from None
 
-    return re.sub(r"%([-+ 0#]{0,5}\d{0,3}(?:\.\d{1,3})?)([sbcdiuxXofeg%])", one, _unescaped(form))
+    return re.sub(r"%([-+ 0#]{0,5}\d{0,3}(?:\.\d{1,3})?)([sbcdiuxXofeg%])", one, _unescape(form))
 
 
 def _content(context: Context, name: str) -> Generator[Effect, bytes | None, bytes]:
@@ -186,15 +186,15 @@ def _content(context: Context, name: str) -> Generator[Effect, bytes | None, byt
 
 def _cat(context: Context, name: str, _: dict[str, str], operands: list[str]) -> Process:
     code = 0
-    for each in operands or ["-"]:
-        if each == "-":
+    for operand in operands or ["-"]:
+        if operand == "-":
             while data := (yield from context.stdin.some()):
                 yield from context.write(1, data)
             continue
         try:
-            data = yield from _content(context, each)
+            data = yield from _content(context, operand)
         except FileError as error:
-            yield from context.complain(f"{name}: can't open '{each}': {error}")
+            yield from context.complain(f"{name}: can't open '{operand}': {error}")
             code = 1
             continue
         for place in range(0, len(data), CHUNK_BYTES):
@@ -239,21 +239,21 @@ def _long(context: Context, name: str, entry: Entry) -> str:
 
 def _ls(context: Context, name: str, options: dict[str, str], operands: list[str]) -> Process:
     code, shown = 0, 0
-    for each in operands or ["."]:
+    for operand in operands or ["."]:
         try:
-            entry = context.files.entry(context.path(each), follows="l" not in options or each.endswith("/"))
+            entry = context.files.entry(context.path(operand), follows="l" not in options or operand.endswith("/"))
         except FileError as error:
-            yield from context.complain(f"{name}: {each}: {error}")
+            yield from context.complain(f"{name}: {operand}: {error}")
             code = 1
             continue
         is_listed = isinstance(entry, Directory) and "d" not in options
-        entries = sorted(entry.entries.items()) if isinstance(entry, Directory) and is_listed else [(each, entry)]
+        entries = sorted(entry.entries.items()) if isinstance(entry, Directory) and is_listed else [(operand, entry)]
         if is_listed and "a" not in options and "A" not in options:
             entries = [(key, value) for key, value in entries if not key.startswith(".")]
         if is_listed and "a" in options:
             entries = [(".", entry), ("..", entry), *entries]
         if is_listed and len(operands) > 1:
-            yield from context.say(f"{chr(10) if shown else ''}{each}:\n")
+            yield from context.say(f"{chr(10) if shown else ''}{operand}:\n")
         if "l" in options and is_listed:
             yield from context.say("total 0\n")
         line = _long if "l" in options else lambda _, key, __: f"{key}\n"
@@ -357,11 +357,11 @@ def _test(context: Context, words: Sequence[str]) -> Process:
     if is_negated:
         words.pop(0)
     try:
-        found = _is_true(context, words)
+        is_true = _is_true(context, words)
     except ValueError as error:
         yield from context.complain(f"{name}: {error}")
         return 2
-    return int(found == is_negated)
+    return int(is_true == is_negated)
 
 
 _COMPARED: Final[Mapping[str, Callable[[int, int], bool]]] = {
@@ -415,11 +415,11 @@ def _each(work: Callable[[Context, dict[str, str], str], None], what: str) -> Ca
             yield from context.complain(f"{name}: missing operand")
             return 1
         code = 0
-        for each in operands:
+        for operand in operands:
             try:
-                work(context, options, each)
+                work(context, options, operand)
             except FileError as error:
-                yield from context.complain(f"{name}: {what.format(each)}: {error}")
+                yield from context.complain(f"{name}: {what.format(operand)}: {error}")
                 code = 1
         return code
 
@@ -468,17 +468,17 @@ def _cp(context: Context, name: str, options: dict[str, str], operands: list[str
         return 1
     files, target = context.files, context.path(operands.pop())
     code = 0
-    for each in operands:
-        source = context.path(each)
+    for operand in operands:
+        source = context.path(operand)
         place = f"{target}/{split(source)[-1]}" if files.is_directory(target) and split(source) else target
         try:
             entry = files.entry(source)
             if isinstance(entry, Directory):
                 if name == "cp" and not {"r", "R", "a"} & options.keys():
                     raise FileError("omitting directory")
-                found = list(walk(entry))
+                entries = list(walk(entry))
                 files.make_directory(place, with_parents=True)
-                for below, inner in found:
+                for below, inner in entries:
                     if isinstance(inner, Directory):
                         files.make_directory(f"{place}/{below}", with_parents=True)
                     elif isinstance(inner, File):
@@ -488,7 +488,7 @@ def _cp(context: Context, name: str, options: dict[str, str], operands: list[str
             if name == "mv":
                 files.remove(source, recursively=True)
         except FileError as error:
-            what = f"can't stat '{each}'" if "No such" in str(error) else f"'{each}'"
+            what = f"can't stat '{operand}'" if "No such" in str(error) else f"'{operand}'"
             yield from context.complain(f"{name}: {what}: {error}")
             code = 1
     return code
@@ -496,11 +496,11 @@ def _cp(context: Context, name: str, options: dict[str, str], operands: list[str
 
 def _tee(context: Context, name: str, options: dict[str, str], operands: list[str]) -> Process:
     code, opened = 0, []
-    for each in operands:
+    for operand in operands:
         try:
-            opened.append(context.files.open(context.path(each), appends="a" in options))
+            opened.append(context.files.open(context.path(operand), appends="a" in options))
         except FileError as error:
-            yield from context.complain(f"{name}: {each}: {error}")
+            yield from context.complain(f"{name}: {operand}: {error}")
             code = 1
     while data := (yield from context.stdin.some()):
         yield from context.write(1, data)
@@ -516,12 +516,12 @@ def _over_files(
 
     def body(context: Context, name: str, options: dict[str, str], operands: list[str]) -> Process:
         code = 0
-        for each in operands or ["-"]:
+        for operand in operands or ["-"]:
             try:
-                data = yield from _content(context, each)
-                yield from context.write(1, shown(data, options, "" if not operands else each))
+                data = yield from _content(context, operand)
+                yield from context.write(1, shown(data, options, "" if not operands else operand))
             except FileError as error:
-                yield from context.complain(f"{name}: {each}: {error}")
+                yield from context.complain(f"{name}: {operand}: {error}")
                 code = 1
             except ValueError as error:
                 yield from context.complain(f"{name}: {error}")
@@ -560,14 +560,14 @@ def _tail(data: bytes, options: dict[str, str], _: str) -> bytes:
     return b"".join(pieces[max(0, count - 1) :] if is_from_start else pieces[max(0, len(pieces) - count) :])
 
 
-def _counted(program: Program) -> Program:
+def _with_count_option(program: Program) -> Program:
     """Return the program with the old form of its option read, `-5` for `-n 5`."""
 
-    def counted(context: Context, words: Sequence[str]) -> Process:
+    def run_program(context: Context, words: Sequence[str]) -> Process:
         found = ["-n" + word[1:] if re.fullmatch(r"-\d+", word) else word for word in words]
         return (yield from program(context, found))
 
-    return counted
+    return run_program
 
 
 def _grep(context: Context, name: str, options: dict[str, str], operands: list[str]) -> Process:
@@ -580,21 +580,21 @@ def _grep(context: Context, name: str, options: dict[str, str], operands: list[s
     if "F" not in options:
         text = re.sub(r"^\\\^", "^", re.sub(r"\\\$$", "$", text)).replace(r"\.", ".")
     wanted = re.compile(text.encode(), re.IGNORECASE if "i" in options else 0)
-    found, code = 0, 1
-    for each in operands or ["-"]:
+    matches, code = 0, 1
+    for operand in operands or ["-"]:
         try:
-            data = yield from _content(context, each)
+            data = yield from _content(context, operand)
         except FileError as error:
-            yield from context.complain(f"{name}: {each}: {error}")
+            yield from context.complain(f"{name}: {operand}: {error}")
             code = 2
             continue
         lines = [x for x in data.splitlines(keepends=True) if (wanted.search(x) is not None) != ("v" in options)]
-        found += len(lines)
+        matches += len(lines)
         if "c" in options:
             yield from context.say(f"{len(lines)}\n")
         elif "q" not in options:
             yield from context.write(1, b"".join(lines))
-    return 0 if found else code
+    return 0 if matches else code
 
 
 def _seq(context: Context, words: Sequence[str]) -> Process:
@@ -677,17 +677,17 @@ def _tar(context: Context, words: Sequence[str]) -> Process:
 def _tar_create(context: Context, directory: str, archive: str, operands: list[str]) -> Process:
     buffer, code = io.BytesIO(), 0
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as out:
-        for each in operands:
-            path = each if each.startswith("/") else f"{directory}/{each}"
+        for operand in operands:
+            path = operand if operand.startswith("/") else f"{directory}/{operand}"
             try:
-                entry = context.files.entry(path, follows=each.endswith("/"))
+                entry = context.files.entry(path, follows=operand.endswith("/"))
             except FileError as error:
-                yield from context.complain(f"tar: {each}: {error}")
+                yield from context.complain(f"tar: {operand}: {error}")
                 code = 1
                 continue
-            if each.startswith("/"):
+            if operand.startswith("/"):
                 yield from context.complain("tar: removing leading '/' from member names")
-            name = "/".join(split(each)) or "."
+            name = "/".join(split(operand)) or "."
             _add_member(out, name, entry)
             if isinstance(entry, Directory):
                 for below, inner in walk(entry):
@@ -774,37 +774,37 @@ PROGRAMS: Final[Mapping[str, Program]] = {
     "[": _test,
     "ash": _shell,
     "bash": _shell,
-    "cat": _checked("uvn", _cat),
-    "cp": _checked("rRafpv", _cp),
+    "cat": _checked_program("uvn", _cat),
+    "cp": _checked_program("rRafpv", _cp),
     "date": _date,
     "echo": _echo,
     "env": _env,
     "exit": _exit,
     "false": _ends(1),
-    "grep": _checked("ivcqFE", _grep),
-    "head": _counted(_checked("n:c:q", _over_files(_head))),
+    "grep": _checked_program("ivcqFE", _grep),
+    "head": _with_count_option(_checked_program("n:c:q", _over_files(_head))),
     "hostname": _says(lambda context: context.hostname),
-    "id": _checked("ugnG", _id),
-    "ln": _checked("sf", _ln),
-    "ls": _checked("la1AdhtrFR", _ls),
-    "mkdir": _checked("pm:", _each(_mkdir, "can't create directory '{}'")),
-    "mv": _checked("f", _cp),
-    "printenv": _checked("0", _printenv),
+    "id": _checked_program("ugnG", _id),
+    "ln": _checked_program("sf", _ln),
+    "ls": _checked_program("la1AdhtrFR", _ls),
+    "mkdir": _checked_program("pm:", _each(_mkdir, "can't create directory '{}'")),
+    "mv": _checked_program("f", _cp),
+    "printenv": _checked_program("0", _printenv),
     "printf": _printf,
     "pwd": _says(lambda context: context.cwd),
-    "rm": _checked("rRfi", _each(_rm, "can't remove '{}'")),
-    "rmdir": _checked("p", _each(_rmdir, "'{}'")),
+    "rm": _checked_program("rRfi", _each(_rm, "can't remove '{}'")),
+    "rmdir": _checked_program("p", _each(_rmdir, "'{}'")),
     "seq": _seq,
     "sh": _shell,
     "sleep": _sleep,
-    "tail": _counted(_checked("n:c:q", _over_files(_tail))),
+    "tail": _with_count_option(_checked_program("n:c:q", _over_files(_tail))),
     "tar": _tar,
-    "tee": _checked("ai", _tee),
+    "tee": _checked_program("ai", _tee),
     "test": _test,
-    "touch": _checked("acm", _each(_touch, "{}")),
+    "touch": _checked_program("acm", _each(_touch, "{}")),
     "true": _ends(0),
-    "uname": _checked("asnrm", _uname),
-    "wc": _checked("lwc", _over_files(_wc)),
+    "uname": _checked_program("asnrm", _uname),
+    "wc": _checked_program("lwc", _over_files(_wc)),
     "which": _which,
     "whoami": _whoami,
 }

@@ -130,26 +130,26 @@ class Workload:
                 raise Wrong(f"parameter {name} is {value!r}: want {'a bool' if wanted is bool else 'a text'}")
             return value
 
-        found: list[Op] = []
+        ops: list[Op] = []
         places: list[tuple[int, int]] = []
         for step in self.template:
             try:
-                op = opcodes.resolved(step.op, parameter)
-                made: list[Op] = [op]
+                op = opcodes.resolve(step.op, parameter)
+                step_ops: list[Op] = [op]
                 if isinstance(op, CreatePodSets):
-                    one = opcodes.resolved(op.create_pods_op, parameter)
+                    one = opcodes.resolve(op.create_pods_op, parameter)
                     assert isinstance(one, CreatePods)
                     names = [f"{op.namespace_prefix}-{number}" for number in range(op.count)]
-                    made = [msgspec.structs.replace(one, namespace=name) for name in names]
+                    step_ops = [msgspec.structs.replace(one, namespace=name) for name in names]
             except Wrong as error:
                 raise self.error(f"op {step.number} {step.op.opcode}: {error}", step.place) from None
-            found += made
-            places += [step.place] * len(made)
+            ops += step_ops
+            places += [step.place] * len(step_ops)
         for name in self.parameters:
             if name not in used:
                 place = self.parameter_places.get(name, self.place)
                 raise self.error(f"parameter {name} is not used by the workload template", place)
-        return [Step(number, op, place) for number, (op, place) in enumerate(zip(found, places, strict=True))]
+        return [Step(number, op, place) for number, (op, place) in enumerate(zip(ops, places, strict=True))]
 
     def error(self, text: str, place: tuple[int, int] | None = None) -> FileError:
         """Return an error about this workload."""
@@ -203,7 +203,7 @@ def read_text(path: str, text: str) -> CaseFile:
 
 def _case(file: CaseFile, node: Located, names: set[str]) -> list[Workload]:
     at = (node.line, node.column)
-    case: _Case = _converted(file.shown, node, _Case)
+    case: _Case = _convert(file.shown, node, _Case)
     places = _places(node)
 
     def wrong(text: str, place: tuple[int, int] = at) -> FileError:
@@ -222,12 +222,12 @@ def _case(file: CaseFile, node: Located, names: set[str]) -> list[Workload]:
     template = tuple(_step(file.shown, case.name, number, each) for number, each in enumerate(ops))
     if not any(step.op.collects for step in template):
         raise wrong("no op in the workload template collects metrics")
-    found: dict[str, Workload] = {}
+    workloads: dict[str, Workload] = {}
     for workload, where in zip(case.workloads, places["workloads"].value, strict=True):
         place = (where.line, where.column)
         if not workload.name:
             raise wrong("a workload without a name", place)
-        if workload.name in found:
+        if workload.name in workloads:
             raise wrong(f"workload name {workload.name} is not unique", place)
         below = _places(where)
         gates = {**_keys(places.get("featuregates")), **_keys(below.get("featuregates"))}
@@ -239,7 +239,7 @@ def _case(file: CaseFile, node: Located, names: set[str]) -> list[Workload]:
         if not selector.data_bucket:
             raise wrong(f"{workload.name}: dataBucket should be set for metric {selector.name}", place)
         config = case.scheduler_config_path
-        found[workload.name] = Workload(
+        workloads[workload.name] = Workload(
             file=file,
             case=case.name,
             name=workload.name,
@@ -256,7 +256,7 @@ def _case(file: CaseFile, node: Located, names: set[str]) -> list[Workload]:
             gate_places=gates,
             parameter_places=_keys(below.get("params")),
         )
-    return list(found.values())
+    return list(workloads.values())
 
 
 def _as_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,7 +285,7 @@ def _step(path: str, case: str, number: int, node: Located) -> Step:
         near = difflib.get_close_matches(str(opcode), OPCODES, n=2)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise FileError(path, f"{case}: op {number}: unknown opcode {opcode!r}{hint}", *where)
-    op: Op = _converted(path, node, kind, f"{case}: op {number} {opcode}: ")
+    op: Op = _convert(path, node, kind, f"{case}: op {number} {opcode}: ")
     try:
         op.check()
         for name in op.PARAMS:
@@ -297,7 +297,7 @@ def _step(path: str, case: str, number: int, node: Located) -> Step:
     return Step(number, op, place)
 
 
-def _converted(path: str, node: Located, kind: type[Any], about: str = "") -> Any:
+def _convert(path: str, node: Located, kind: type[Any], about: str = "") -> Any:
     """Return the value as that Struct. Raises: FileError for keys and types that are none of its."""
     plain = _normal(path, node, inspect.type_info(kind), about)
     try:
@@ -306,7 +306,7 @@ def _converted(path: str, node: Located, kind: type[Any], about: str = "") -> An
         text = str(error)
         match = _PATH_IN_MESSAGE.search(text)
         steps = [a or b for a, b in _STEP.findall(match[1])] if match else []
-        place = _folded(node).at(tuple(steps_folded(steps)))
+        place = _casefold_keys(node).at(tuple(steps_folded(steps)))
         if match:
             text = text[: match.start()]
         name = next((step for step in reversed(steps) if not step.isdigit() and step != "..."), "")
@@ -318,13 +318,13 @@ def steps_folded(steps: Sequence[str]) -> list[str]:
     return [step.casefold() for step in steps]
 
 
-def _folded(node: Located) -> Located:
+def _casefold_keys(node: Located) -> Located:
     """Return a tree whose names are without case."""
     if isinstance(node.value, dict):
-        value: Any = {name.casefold(): _folded(each) for name, each in node.value.items()}
+        value: Any = {name.casefold(): _casefold_keys(each) for name, each in node.value.items()}
         return Located(value, node.line, node.column, {name.casefold(): at for name, at in node.keys.items()})
     if isinstance(node.value, list):
-        return Located([_folded(each) for each in node.value], node.line, node.column, {})
+        return Located([_casefold_keys(each) for each in node.value], node.line, node.column, {})
     return node
 
 
@@ -346,14 +346,14 @@ def _normal(path: str, node: Located, kind: inspect.Type, about: str) -> Any:
 
 def _normal_struct(path: str, node: Located, kind: inspect.StructType, about: str) -> dict[str, Any]:
     fields = {each.encode_name.casefold(): each for each in kind.fields}
-    found: dict[str, Any] = {}
-    for name, each in node.value.items():
+    values: dict[str, Any] = {}
+    for name, member in node.value.items():
         known = fields.get(name.casefold())
         if known is None:
             near = difflib.get_close_matches(name, [f.encode_name for f in kind.fields], n=2)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise FileError(path, f"{about}unknown key {name!r}{hint}", *node.keys[name])
-        if known.encode_name in found:
+        if known.encode_name in values:
             raise FileError(path, f"{about}key {name!r} is given twice", *node.keys[name])
-        found[known.encode_name] = _normal(path, each, known.type, about) if each.value is not None else None
-    return {name: value for name, value in found.items() if value is not None}
+        values[known.encode_name] = _normal(path, member, known.type, about) if member.value is not None else None
+    return {name: value for name, value in values.items() if value is not None}

@@ -51,13 +51,13 @@ def allocations(
         allocator = Allocator([claim], known.get, allocated)
         first = random.randrange(0, len(candidates)) if candidates else 0
         for node in (*candidates[first:], *candidates[:first]):
-            found = allocator.allocate(node.metadata.name, offers.of_node(node))
-            if isinstance(found, Solution):
-                (made,) = found.allocations(node.metadata.name, ids)
-                allocated.put(claim.metadata.uid, made)
+            solution = allocator.allocate(node.metadata.name, offers.of_node(node))
+            if isinstance(solution, Solution):
+                (allocation,) = solution.allocations(node.metadata.name, ids)
+                allocated.put(claim.metadata.uid, allocation)
                 yield (
                     Key(claim.metadata.namespace, claim.metadata.name),
-                    {"allocation": msgspec.json.decode(msgspec.json.encode(made))},
+                    {"allocation": msgspec.json.decode(msgspec.json.encode(allocation))},
                 )
                 break
         else:

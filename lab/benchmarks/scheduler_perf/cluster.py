@@ -95,8 +95,8 @@ class Cluster(Protocol):
 def kind_of(document: Mapping[str, Any]) -> Resource | None:
     """Return the built-in resource of a document's kind, in any version; None for any other kind."""
     version, kind = str(document.get("apiVersion") or ""), str(document.get("kind") or "")
-    found = resource_of_kind(version, kind)
-    if found is not None:
-        return found
+    resource = resource_of_kind(version, kind)
+    if resource is not None:
+        return resource
     group = version.rpartition("/")[0]
     return next((each for each in resources().values() if (each.group, each.kind) == (group, kind)), None)

@@ -31,12 +31,12 @@ class Throughput:
         self._namespaces, self._labels = frozenset(namespaces), dict(labels)
         self.scheduled = 0
         self.first_s = self.last_s = 0.0
-        """When the first and the last pod got a node, as `seen` was called."""
+        """When the first and the last pod got a node, as `observe` was called."""
         self.samples: list[float] = []
         self._last_count, self._last_at, self._skipped = 0, 0.0, 0
         self._has_begun = False
 
-    def seen(self, key: Key, labels: Mapping[str, str], now: float) -> None:
+    def observe(self, key: Key, labels: Mapping[str, str], now: float) -> None:
         """Count a pod that got a node, if it matches namespaces and labels."""
         if key.namespace in self._namespaces and self._labels.items() <= labels.items():
             self.scheduled += 1
@@ -113,7 +113,7 @@ class Collection:
         self._before = await cluster.metrics()
         self._memory.sample(cluster.now(), cluster.memory_mb())
         self.began_s = cluster.now()
-        cluster.pods.listeners.append(self._seen)
+        cluster.pods.listeners.append(self._on_scheduled)
         cluster.every(SAMPLE_S, self._sample)
         cluster.every(MEMORY_SAMPLE_S, self._sample_memory)
 
@@ -122,26 +122,26 @@ class Collection:
         cluster, labels = self._cluster, {"Name": self.name}
         took_s = cluster.now() - self.began_s
         self._is_over = True
-        cluster.pods.listeners.remove(self._seen)
+        cluster.pods.listeners.remove(self._on_scheduled)
         self._memory.sample(cluster.now(), cluster.memory_mb())
-        found: list[DataItem] = []
+        data_items: list[DataItem] = []
         throughput = self.throughput.item(labels)
         if throughput is not None and self._is_wanted("Throughput"):
-            found.append(throughput)
+            data_items.append(throughput)
         if self._is_wanted("Metrics"):
             after = await cluster.metrics()
-            found += items(families(self._before), families(after), self._config, self.name)
+            data_items += items(families(self._before), families(after), self._config, self.name)
         if self._is_wanted("Memory"):
-            found += self._memory.items(labels)
+            data_items += self._memory.items(labels)
         if self._is_wanted("SchedulingDuration"):
-            found.append(DataItem({"Duration": took_s}, "s", {**labels, "Metric": "SchedulingDuration"}))
-        return found
+            data_items.append(DataItem({"Duration": took_s}, "s", {**labels, "Metric": "SchedulingDuration"}))
+        return data_items
 
     def _is_wanted(self, collector: str) -> bool:
         return not self._wanted or collector in self._wanted
 
-    def _seen(self, key: Key, labels: Mapping[str, str]) -> None:
-        self.throughput.seen(key, labels, self._cluster.now())
+    def _on_scheduled(self, key: Key, labels: Mapping[str, str]) -> None:
+        self.throughput.observe(key, labels, self._cluster.now())
 
     async def _sample(self) -> bool:
         if not self._is_over:

@@ -20,7 +20,7 @@ from lab.benchmarks.algorithm import Algorithm, TooSlow
 from lab.benchmarks.running_mesh import rss_mib
 from lab.benchmarks.scheduler_perf.cluster import MB_OF_MIB, Failed, Unsupported, kind_of
 from lab.benchmarks.scheduler_perf.pods import Pods, PodState
-from lab.benchmarks.scheduler_perf.typed_values import typed
+from lab.benchmarks.scheduler_perf.typed_values import with_text_amounts
 from lab.benchmarks.workloads import documents
 from lab.benchmarks.workloads.documents import CREATED, NewObject
 from scheduler.framework.cycle_state import Diagnosis
@@ -64,16 +64,16 @@ class CoreCluster:
 
     # --- what becomes of pods ---
 
-    def attempted(self, pod: Pod, diagnosis: Diagnosis | None) -> None:
+    def on_attempted(self, pod: Pod, diagnosis: Diagnosis | None) -> None:
         """Note a scheduling attempt of a pod."""
         key = pod.metadata.key
         if diagnosis is not None:
-            self.pods.refused(key, lambda: diagnosis.message)
+            self.pods.note_refusal(key, lambda: diagnosis.message)
         if key in self._views:
             self._views[key] = pod
             self.pods.put(key, PodState(pod.metadata.labels, pod.spec.node_name, True))
 
-    def gone(self, pod: Pod) -> None:
+    def on_deleted(self, pod: Pod) -> None:
         """Note that a pod is gone."""
         key = pod.metadata.key
         self._views.pop(key, None)
@@ -114,7 +114,7 @@ class CoreCluster:
         return str(name)
 
     def _show(self, kind: str, key: Key, document: Document) -> None:
-        typed(document)
+        with_text_amounts(document)
         try:
             self._show_typed(kind, key, document)
         except msgspec.ValidationError as error:
@@ -136,9 +136,9 @@ class CoreCluster:
                 f"claims are made from templates by a controller that form algorithm does not have; {MESH}"
             )
         uid = document["metadata"]["uid"]
-        made = documents.stored(copy.deepcopy(document))
-        made["metadata"]["uid"] = uid
-        pod = self._algorithm.decode(NewObject(key.namespace, key.name, msgspec.json.encode(made)))
+        pod_document = documents.stored_pod(copy.deepcopy(document))
+        pod_document["metadata"]["uid"] = uid
+        pod = self._algorithm.decode(NewObject(key.namespace, key.name, msgspec.json.encode(pod_document)))
         node = pod.spec.node_name
         self._views[key] = pod
         self._algorithm.add_pod(pod)
@@ -154,7 +154,7 @@ class CoreCluster:
 
     async def update(self, document: Document, namespace: str, subresource: str) -> None:
         """Deliver a changed object to the core. Raises: Failed, Unsupported."""
-        kind = kind_of(typed(document))
+        kind = kind_of(with_text_amounts(document))
         if kind is None:
             raise Failed(f"keplab has no kind {document.get('kind')} in {document.get('apiVersion')}")
         key = Key(namespace if kind.namespaced else "", str(document["metadata"].get("name", "")))
@@ -164,7 +164,7 @@ class CoreCluster:
         if subresource == "status":
             new = {**old, "status": document.get("status", {})}
         elif subresource == "resize":
-            new = _resized(old, document)
+            new = _with_resources(old, document)
         elif subresource:
             raise Unsupported(f"form algorithm has no subresource {subresource}; {MESH}")
         else:
@@ -182,10 +182,10 @@ class CoreCluster:
             core.handlers.on_node(old, view, self.now())
         elif kind == "pods":
             before = self._views[key]
-            made = documents.stored(copy.deepcopy(new))
-            made["metadata"]["uid"] = before.metadata.uid
-            made["metadata"]["resourceVersion"] = str(int(before.metadata.resource_version) + 1)
-            pod = algorithm.decode(NewObject(key.namespace, key.name, msgspec.json.encode(made)))
+            pod_document = documents.stored_pod(copy.deepcopy(new))
+            pod_document["metadata"]["uid"] = before.metadata.uid
+            pod_document["metadata"]["resourceVersion"] = str(int(before.metadata.resource_version) + 1)
+            pod = algorithm.decode(NewObject(key.namespace, key.name, msgspec.json.encode(pod_document)))
             if before.spec.node_name:
                 pod = replace(pod, spec=replace(pod.spec, node_name=before.spec.node_name))
                 algorithm.bound[pod.metadata.uid] = pod
@@ -276,7 +276,7 @@ class CoreCluster:
         return rss_mib(os.getpid()) * MB_OF_MIB
 
 
-def _resized(pod: Document, wanted: Document) -> Document:
+def _with_resources(pod: Document, wanted: Document) -> Document:
     """Return the pod with the resources that the containers of another document have by the same names."""
     resources = {each["name"]: each.get("resources", {}) for each in wanted.get("spec", {}).get("containers", ())}
     containers = [

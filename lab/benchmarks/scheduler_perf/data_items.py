@@ -57,9 +57,9 @@ def summary(values: Sequence[float]) -> dict[str, float]:
 
 def compare(items: Iterable[DataItem], threshold: float, selector: MetricSelector) -> list[Comparison]:
     """Add the threshold to the items it applies to, and return the comparisons; none for a threshold of 0."""
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     if threshold == 0:
-        return found
+        return comparisons
     bucket = selector.data_bucket
     for item in items:
         if item.labels.get("Metric") != selector.name or not has_labels(item.labels, selector.labels):
@@ -68,8 +68,8 @@ def compare(items: Iterable[DataItem], threshold: float, selector: MetricSelecto
         value = item.data.get(bucket, math.nan)
         is_met = value < threshold if selector.expect_lower else value > threshold
         name = item.labels.get("Name", "")
-        found.append(Comparison(name, selector.name, bucket, value, threshold, selector.expect_lower, is_met))
-    return found
+        comparisons.append(Comparison(name, selector.name, bucket, value, threshold, selector.expect_lower, is_met))
+    return comparisons
 
 
 def has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

@@ -22,7 +22,7 @@ from lab.benchmarks.scheduler_perf.collectors import Collection
 from lab.benchmarks.scheduler_perf.data_items import Comparison, DataItem, compare
 from lab.benchmarks.scheduler_perf.object_templates import ObjectTemplate, template_at
 from lab.benchmarks.scheduler_perf.opcodes import Op
-from lab.benchmarks.scheduler_perf.spelling import UnknownField, spelled
+from lab.benchmarks.scheduler_perf.spelling import UnknownField, correct_field_names
 from lab.benchmarks.workloads import templates
 from lab.benchmarks.workloads.documents import CREATED
 from services.api.meta import Document, Key
@@ -91,7 +91,7 @@ class Executor:
 
         def typed_fill(index: int) -> Document:
             try:
-                return spelled(fill(index))
+                return correct_field_names(fill(index))
             except UnknownField as error:
                 raise Failed(f"{path}: {error}") from None
 
@@ -153,8 +153,8 @@ class Executor:
         begun = self._nodes
 
         def node(index: int) -> Document:
-            made = fill(index)
-            metadata = made["metadata"]
+            document = fill(index)
+            metadata = document["metadata"]
             if not metadata.get("name"):
                 metadata["name"] = f"{metadata.pop('generateName', '')}{begun + index:05d}"
             own = {templates.HOSTNAME: metadata["name"]}
@@ -164,11 +164,11 @@ class Executor:
             elif unique is not None:
                 labels[unique.label_key] = f"{unique.label_key.rpartition('/')[2]}-{begun + index}"
             elif extra is not None:
-                status = made.setdefault("status", {})
+                status = document.setdefault("status", {})
                 for part in ("capacity", "allocatable"):
                     # What a node does not say it can allocate is its capacity.
                     status[part] = {**(status.get(part) or status.get("capacity") or {}), **extra.node_allocatable}
-            return made
+            return document
 
         names = await self._cluster.create_all(op.count, node, lambda _: "")
         self._nodes += op.count
@@ -203,10 +203,10 @@ class Executor:
             name = f"{op.prefix}-{number}"
             if name in self._unawaited:
                 continue
-            made = fill(number)
-            made["metadata"] = {**made.get("metadata", {}), "name": name}
-            made["metadata"].pop("generateName", None)
-            await self._cluster.create(made, "")
+            namespace = fill(number)
+            namespace["metadata"] = {**namespace.get("metadata", {}), "name": name}
+            namespace["metadata"].pop("generateName", None)
+            await self._cluster.create(namespace, "")
             self._unawaited[name] = 0
 
     async def _create_any(self, op: ops.CreateAny) -> None:
@@ -322,11 +322,11 @@ class Executor:
         cluster, done = self._cluster, 0
         backlog: deque[Key] = deque()
 
-        def seen(key: Key, _labels: Mapping[str, str]) -> None:
+        def on_scheduled(key: Key, _labels: Mapping[str, str]) -> None:
             if key.namespace == namespace:
                 backlog.append(key)
 
-        cluster.pods.listeners.append(seen)
+        cluster.pods.listeners.append(on_scheduled)
         ends = cluster.now() + ops.seconds(op.duration)
         try:
             await self._rapidly(namespace, op, op.count)
@@ -340,7 +340,7 @@ class Executor:
                 done += len(ready)
                 self._progress("steady state", done, done)
         finally:
-            cluster.pods.listeners.remove(seen)
+            cluster.pods.listeners.remove(on_scheduled)
         if not done:
             raise Failed("no pod at all got scheduled, either because of a problem or because the time was too short")
 
@@ -398,34 +398,34 @@ class Executor:
         pods, limit_s = self._cluster.pods, ops.seconds(op.duration)
         total = len(pods.keys(op.namespace, {}))
 
-        def scheduled() -> int:
+        def count_scheduled() -> int:
             return pods.count(op.namespace, {}, "Scheduled")
 
         if op.expected_scheduled:
-            if not await self._cluster.wait(lambda: scheduled() >= total, limit_s):
-                raise Failed(f"{scheduled()} of {total} pods of {op.namespace} have a node after {op.duration}")
-        elif await self._cluster.wait(lambda: scheduled() > 0, min(limit_s, STABLE_S)):
-            raise Failed(f"{scheduled()} of {total} pods of {op.namespace} have a node; none was expected to")
+            if not await self._cluster.wait(lambda: count_scheduled() >= total, limit_s):
+                raise Failed(f"{count_scheduled()} of {total} pods of {op.namespace} have a node after {op.duration}")
+        elif await self._cluster.wait(lambda: count_scheduled() > 0, min(limit_s, STABLE_S)):
+            raise Failed(f"{count_scheduled()} of {total} pods of {op.namespace} have a node; none was expected to")
 
     async def _churn(self, number: int, op: ops.Churn) -> None:
         cluster = self._cluster
         namespace = f"namespace-{number}" if op.namespace is None else op.namespace
         await self._ensure_namespace(namespace)
-        found = [self._template(path) for path in op.template_paths]
-        made: list[tuple[ObjectTemplate, str, str]] = []
-        for each in found:
-            kind = kind_of(each.fill({}))
+        object_templates = [self._template(path) for path in op.template_paths]
+        targets: list[tuple[ObjectTemplate, str, str]] = []
+        for object_template in object_templates:
+            kind = kind_of(object_template.fill({}))
             if kind is None:
-                raise Failed(f"{each.path}: keplab has no such kind")
-            made.append((each, kind.name, namespace if kind.namespaced else ""))
-        slots: list[list[str]] = [[""] * max(op.number, 1) for _ in made]
+                raise Failed(f"{object_template.path}: keplab has no such kind")
+            targets.append((object_template, kind.name, namespace if kind.namespaced else ""))
+        slots: list[list[str]] = [[""] * max(op.number, 1) for _ in targets]
         cycles = itertools.count()
 
         async def churn() -> bool:
             cycle = next(cycles)
-            for place, (template, kind, where) in enumerate(made):
+            for place, (template, kind, where) in enumerate(targets):
                 if op.mode == "create":
-                    await _created(cluster.create(template.fill({}), where))
+                    await _created_name(cluster.create(template.fill({}), where))
                     continue
                 slot = cycle % op.number
                 name = slots[place][slot]
@@ -433,7 +433,7 @@ class Executor:
                     await cluster.delete(kind, Key(where, name))
                     slots[place][slot] = ""
                 else:
-                    slots[place][slot] = await _created(cluster.create(template.fill({}), where))
+                    slots[place][slot] = await _created_name(cluster.create(template.fill({}), where))
             return op.mode == "recreate" or not op.number or cycle + 1 < op.number
 
         cluster.every(op.interval_milliseconds / 1000 if op.interval_milliseconds else CHURN_INTERVAL_S, churn)
@@ -447,13 +447,13 @@ class Executor:
         await self._wait_for_groups(op.namespace, op.count)
 
     async def _wait_for_groups(self, namespace: str, count: int) -> None:
-        ends, found = self._cluster.now() + GROUPS_LIMIT_S, -1
+        ends, group_count = self._cluster.now() + GROUPS_LIMIT_S, -1
         while self._cluster.now() < ends:
-            found = len(await self._cluster.documents(POD_GROUPS, namespace))
-            if found >= count:
+            group_count = len(await self._cluster.documents(POD_GROUPS, namespace))
+            if group_count >= count:
                 return
             await self._cluster.sleep(0.1)
-        raise Failed(f"{found} of {count} PodGroups of {namespace} are there after {GROUPS_LIMIT_S:g} s")
+        raise Failed(f"{group_count} of {count} PodGroups of {namespace} are there after {GROUPS_LIMIT_S:g} s")
 
     async def _create_driver(self, op: ops.CreateResourceDriver) -> None:
         names = [each["metadata"]["name"] for each in await self._cluster.documents("nodes")]
@@ -524,20 +524,20 @@ class Executor:
         if collection is None:
             raise Failed("nothing is collected; startCollectingMetrics comes first")
         self._collection = None
-        found = await collection.end()
+        data_items = await collection.end()
         workload, throughput = self._workload, collection.throughput
         threshold, metric = workload.threshold(self._topic), workload.selector.name
-        compared = compare(found, threshold, workload.selector)
+        compared = compare(data_items, threshold, workload.selector)
         if threshold and not compared:
             self.remarks.append(f"{collection.name}: no {metric} to compare with the threshold {threshold:g}")
         self.comparisons += compared
-        self.items += found
+        self.items += data_items
         span_s = throughput.last_s - collection.began_s if throughput.scheduled else 0.0
         rate = throughput.scheduled / span_s if span_s > 0 else 0.0
         self.measured.append(Measured(collection.name, throughput.scheduled, span_s, rate, bool(throughput.samples)))
 
 
-async def _created(creating: Awaitable[str]) -> str:
+async def _created_name(creating: Awaitable[str]) -> str:
     """Return the name of what was created, "" where it was refused: churn goes on."""
     try:
         return await creating

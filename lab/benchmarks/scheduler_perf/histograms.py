@@ -69,11 +69,11 @@ Families = dict[str, dict[Labels, Distribution]]
 
 def families(text: str) -> Families:
     """Parse the histograms of a scrape, by name and labels."""
-    found: Families = {}
+    histograms: Families = {}
     for family in text_string_to_metric_families(text):
         if family.type != "histogram":
             continue
-        series = found.setdefault(family.name, {})
+        series = histograms.setdefault(family.name, {})
         for sample in family.samples:
             labels = tuple(sorted((name, value) for name, value in sample.labels.items() if name != "le"))
             one = series.setdefault(labels, Distribution())
@@ -81,7 +81,7 @@ def families(text: str) -> Families:
                 one.below[float(sample.labels["le"])] = sample.value
             elif sample.name.endswith("_sum"):
                 one.total = sample.value
-    return found
+    return histograms
 
 
 def gauge(text: str, name: str) -> float:

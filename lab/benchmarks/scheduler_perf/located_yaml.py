@@ -92,7 +92,7 @@ def load(path: str, text: str) -> Located:
             node = loader.get_single_node()
             if node is None:
                 return Located(None, 1, 1, {})
-            return _located(path, loader, node, set())
+            return _locate(path, loader, node, set())
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
@@ -117,12 +117,12 @@ def _check_events(path: str, text: str) -> None:
             depth -= 1
 
 
-def _located(path: str, loader: Any, node: yaml.Node, above: set[int]) -> Located:
+def _locate(path: str, loader: Any, node: yaml.Node, above: set[int]) -> Located:
     line, column = node.start_mark.line + 1, node.start_mark.column + 1
     if id(node) in above:
         raise FileError(path, "an alias stands within what it names", line, column)
     if isinstance(node, yaml.SequenceNode):
-        items = [_located(path, loader, each, above | {id(node)}) for each in node.value]
+        items = [_locate(path, loader, each, above | {id(node)}) for each in node.value]
         return Located(items, line, column, {})
     if not isinstance(node, yaml.MappingNode):
         return Located(loader.construct_object(node), line, column, {})
@@ -134,10 +134,10 @@ def _located(path: str, loader: Any, node: yaml.Node, above: set[int]) -> Locate
             )
         own.add(key.value)
     loader.flatten_mapping(node)  # merged keys come first, so that own ones win
-    found: dict[str, Located] = {}
+    members: dict[str, Located] = {}
     keys: dict[str, tuple[int, int]] = {}
     for key, value in node.value:
         name = str(key.value)
         keys[name] = (key.start_mark.line + 1, key.start_mark.column + 1)
-        found[name] = _located(path, loader, value, above | {id(node)})
-    return Located(found, line, column, keys)
+        members[name] = _locate(path, loader, value, above | {id(node)})
+    return Located(members, line, column, keys)

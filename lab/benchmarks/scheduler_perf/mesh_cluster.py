@@ -13,7 +13,7 @@ import msgspec
 from lab.benchmarks.running_mesh import RunningMesh, follow_pods, many, rss_mib
 from lab.benchmarks.scheduler_perf.cluster import MB_OF_MIB, PRIORITY_CLASS, Failed, first_of, kind_of
 from lab.benchmarks.scheduler_perf.pods import Pods, PodState, SeenPod
-from lab.benchmarks.scheduler_perf.typed_values import typed
+from lab.benchmarks.scheduler_perf.typed_values import with_text_amounts
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.seams import Random
@@ -77,7 +77,7 @@ class MeshCluster:
         elif event.type in ("ADDED", "MODIFIED"):
             seen = self._decode(event.body)
             if (refusal := seen.refusal) is not None:
-                self.pods.refused(key, lambda: refusal.message)
+                self.pods.note_refusal(key, lambda: refusal.message)
             self.pods.put(key, PodState(seen.metadata.labels, seen.spec.node_name, seen.is_attempted))
 
     def now(self) -> float:
@@ -86,7 +86,7 @@ class MeshCluster:
 
     async def create(self, document: Document, namespace: str, *, is_strict: bool = False) -> str:
         """Create an object and return its name. Raises: Failed, after 20 s of retries for a temporary refusal."""
-        document = await self._with_priority_class(typed(document))
+        document = await self._with_priority_class(with_text_amounts(document))
         return await self._create(document, namespace, is_strict=is_strict)
 
     async def _create(self, document: Document, namespace: str, *, is_strict: bool = False) -> str:
@@ -100,9 +100,9 @@ class MeshCluster:
             # Nodes that clients make are tainted until a kubelet answers; upstream turns that plugin off.
             field_validation="Strict" if is_strict and document.get("kind") != "Node" else "",
         )
-        what = f"{document.get('kind')} {_shown(document)}"
+        what = f"{document.get('kind')} {_name_of(document)}"
         try:
-            answer = await self._retried(request, what)
+            answer = await self._call_with_retries(request, what)
         except AlreadyExists:
             if document.get("kind") in ("Namespace", "PriorityClass"):
                 return str(document["metadata"]["name"])
@@ -135,8 +135,8 @@ class MeshCluster:
         key = Key(own, str(document["metadata"].get("name", "")))
         if not key.name:
             raise Failed(f"{document.get('kind')}: metadata.name must be set to update it")
-        what = f"{document.get('kind')} {_shown(document)}"
-        document = await self._with_priority_class(typed(document))
+        what = f"{document.get('kind')} {_name_of(document)}"
+        document = await self._with_priority_class(with_text_amounts(document))
 
         def request(sent: Document) -> Request:
             return Request(
@@ -152,7 +152,7 @@ class MeshCluster:
 
         if name not in self._conditional:
             try:
-                await self._retried(request(document), what)
+                await self._call_with_retries(request(document), what)
             except Failed:
                 if document["metadata"].get("resourceVersion"):
                     raise
@@ -162,19 +162,19 @@ class MeshCluster:
                 return
         ends = self.now() + RETRY_S
         while True:
-            version_now = (await self._stored(name, key, what))["metadata"]["resourceVersion"]
+            version_now = (await self._read_object(name, key, what))["metadata"]["resourceVersion"]
             metadata = {**document["metadata"], "resourceVersion": version_now}
             try:
-                await self._retried(request({**document, "metadata": metadata}), what)
+                await self._call_with_retries(request({**document, "metadata": metadata}), what)
             except Failed:
-                if (await self._stored(name, key, what))["metadata"]["resourceVersion"] == version_now:
+                if (await self._read_object(name, key, what))["metadata"]["resourceVersion"] == version_now:
                     raise
                 if self.now() > ends:
                     raise
             else:
                 return
 
-    async def _stored(self, kind: str, key: Key, what: str) -> Document:
+    async def _read_object(self, kind: str, key: Key, what: str) -> Document:
         try:
             return await self._client.get(kind, key)
         except (ApiError, UnknownOutcome) as error:
@@ -183,7 +183,7 @@ class MeshCluster:
     async def patch_status(self, kind: str, key: Key, status: Document) -> None:
         """Set fields of an object's status. Raises: Failed."""
         request = request_of("patch", kind, key, encode({"status": status}), subresource="status", patch_type="merge")
-        await self._retried(request, f"{kind} {key}")
+        await self._call_with_retries(request, f"{kind} {key}")
 
     async def delete(self, kind: str, key: Key, grace_s: int | None = None) -> bool:
         """Delete an object; return whether it was there. Raises: Failed."""
@@ -248,19 +248,19 @@ class MeshCluster:
     def _kind(self, document: Document, namespace: str) -> tuple[str, str, str]:
         """Return the wire name of the document's kind, its version unless it is the stored one, and the namespace."""
         version, kind = str(document.get("apiVersion") or ""), str(document.get("kind") or "")
-        found = kind_of(document)
-        if found is not None:
-            name, is_namespaced = found.name, found.namespaced
-            other = version if version != found.api_version else ""
+        resource = kind_of(document)
+        if resource is not None:
+            name, is_namespaced = resource.name, resource.namespaced
+            other = version if version != resource.api_version else ""
         elif (defined := self._defined.get((version.rpartition("/")[0], kind))) is not None:
             (name, is_namespaced), other = defined, version
         else:
             raise Failed(f"keplab has no kind {kind or '(none given)'} in {version or '(no apiVersion)'}")
         own = namespace or str(document.get("metadata", {}).get("namespace") or "")
         if is_namespaced and not own:
-            raise Failed(f"{kind} {_shown(document)}: namespace must be set")
+            raise Failed(f"{kind} {_name_of(document)}: namespace must be set")
         if namespace and not is_namespaced:
-            raise Failed(f"{kind} {_shown(document)}: namespace {namespace} is set, but the kind is cluster-scoped")
+            raise Failed(f"{kind} {_name_of(document)}: namespace {namespace} is set, but the kind is cluster-scoped")
         return name, other, own if is_namespaced else ""
 
     def _define(self, definition: Document) -> None:
@@ -268,7 +268,7 @@ class MeshCluster:
         name = f"{spec['names']['plural']}.{spec['group']}"
         self._defined[spec["group"], spec["names"]["kind"]] = (name, spec.get("scope") == "Namespaced")
 
-    async def _retried(self, request: Request, what: str) -> Response:
+    async def _call_with_retries(self, request: Request, what: str) -> Response:
         ends = self.now() + RETRY_S
         while True:
             try:
@@ -292,14 +292,14 @@ class MeshCluster:
         value, policy = int(spec["priority"]), str(spec.get("preemptionPolicy") or "")
         name = PRIORITY_CLASS.format(value) + (f"-{policy.lower()}" if policy else "")
         if name not in self._priorities:
-            made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+            priority_class = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
             more = {"preemptionPolicy": policy} if policy else {}
-            await self._create({**made, "value": value, **more}, "")
+            await self._create({**priority_class, "value": value, **more}, "")
             self._priorities.add(name)
         return {**document, "spec": {**spec, "priorityClassName": name}}
 
 
-def _shown(document: Mapping[str, object]) -> str:
+def _name_of(document: Mapping[str, object]) -> str:
     metadata = document.get("metadata")
     found = metadata if isinstance(metadata, dict) else {}
     return str(found.get("name") or found.get("generateName") or "")

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from lab.benchmarks.scheduler_perf.located_yaml import FileError, load
 from services.api.meta import Document
-from services.kwok.stages.template_functions import FUNCTIONS, Function, shown
+from services.kwok.stages.template_functions import FUNCTIONS, Function, value_text
 from services.kwok.stages.templates import Dialect, Template, TemplateError
 
 _GOS_OWN: Final = ("eq", "ne", "lt", "le", "gt", "ge", "not", "index", "len", "print", "println", "printf")
@@ -28,7 +28,7 @@ _ESCAPES: Final = str.maketrans(
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"cannot cast {shown(value)} to float64")
+        raise ValueError(f"cannot cast {value_text(value)} to float64")
     try:
         return float(value)
     except ValueError:
@@ -80,11 +80,11 @@ FUNCTIONS_OF_PERF: Final[Mapping[str, Function]] = {
 }
 
 
-def _written(value: Any) -> str:
-    return "" if value is None else shown(value).translate(_ESCAPES)
+def _escaped_text(value: Any) -> str:
+    return "" if value is None else value_text(value).translate(_ESCAPES)
 
 
-HTML: Final = Dialect(FUNCTIONS_OF_PERF, frozenset(FUNCTIONS_OF_PERF) | {"and", "or"}, _written)
+HTML: Final = Dialect(FUNCTIONS_OF_PERF, frozenset(FUNCTIONS_OF_PERF) | {"and", "or"}, _escaped_text)
 
 
 class ObjectTemplate:
@@ -130,11 +130,11 @@ class ObjectTemplate:
         root = load(self.path, text)
         if not isinstance(root.value, dict):
             raise FileError(self.path, "want one object, such as a Pod", root.line, root.column)
-        made: Document = root.plain
-        metadata = made.setdefault("metadata", {})
+        document: Document = root.plain
+        metadata = document.setdefault("metadata", {})
         if not isinstance(metadata, dict):
             raise FileError(self.path, "metadata: want a mapping", *root.keys.get("metadata", (1, 1)))
-        return made
+        return document
 
 
 @cache

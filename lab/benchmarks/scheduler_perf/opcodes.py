@@ -427,7 +427,7 @@ def seconds(text: str) -> float:
         raise Wrong(f"duration {text!r}: want one such as 30s or 1m30s") from None
 
 
-def resolved(op: Op, parameter: Callable[[str, type], Any]) -> Op:
+def resolve(op: Op, parameter: Callable[[str, type], Any]) -> Op:
     """Return the operation with its parameters' values; `parameter`: value by name and wanted type. Raises: Wrong."""
     if isinstance(op, CreateCompositePodGroups):
         raise Wrong("keplab has no kind CompositePodGroup")
@@ -436,7 +436,7 @@ def resolved(op: Op, parameter: Callable[[str, type], Any]) -> Op:
     for field, target in op.PARAMS.items():
         name = getattr(op, field)
         if name:
-            values[target] = parameter(_name(field, name), _wanted(types[target]))
+            values[target] = parameter(_name(field, name), _parameter_type(types[target]))
     multiplier = getattr(op, "count_multiplier_param", "")
     if multiplier:
         count = values.get("count", getattr(op, "count", 0))
@@ -447,17 +447,19 @@ def resolved(op: Op, parameter: Callable[[str, type], Any]) -> Op:
         values["template_params"] = {
             key: parameter(each[1:], object) if is_name[key] else each for key, each in given.items()
         }
-    made = msgspec.structs.replace(op, **values)
+    resolved_op = msgspec.structs.replace(op, **values)
     for name in ("count", "max_claims_per_node"):
-        number = getattr(made, name, None)
+        number = getattr(resolved_op, name, None)
         if number is not None and number < 0:
             raise Wrong(f"invalid {camel(name)}={number}; should be non-negative")
-    if isinstance(made, CreatePods):
-        made = msgspec.structs.replace(made, duration_param="", signature_batch_size=made.signature_batch_size or 1)
-    made.check()
-    if getattr(made, "duration", ""):
-        seconds(made.duration)  # type: ignore[attr-defined]  # those that have one
-    return made
+    if isinstance(resolved_op, CreatePods):
+        resolved_op = msgspec.structs.replace(
+            resolved_op, duration_param="", signature_batch_size=resolved_op.signature_batch_size or 1
+        )
+    resolved_op.check()
+    if getattr(resolved_op, "duration", ""):
+        seconds(resolved_op.duration)  # type: ignore[attr-defined]  # those that have one
+    return resolved_op
 
 
 def _name(field: str, text: str) -> str:
@@ -466,7 +468,7 @@ def _name(field: str, text: str) -> str:
     return text[1:]
 
 
-def _wanted(annotation: Any) -> type:
+def _parameter_type(annotation: Any) -> type:
     for each in (bool, int, str):
         if annotation is each or annotation == each | None:
             return each

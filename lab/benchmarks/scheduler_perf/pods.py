@@ -79,7 +79,7 @@ class Pods:
         self._refused: dict[str, tuple[str, Callable[[], str]]] = {}
         """The pod of each namespace that was refused last, and what says why."""
 
-    def refused(self, key: Key, why: Callable[[], str]) -> None:
+    def note_refusal(self, key: Key, why: Callable[[], str]) -> None:
         """Note that a pod got no node; `why` is called when the reason is shown."""
         self._refused[key.namespace] = key.name, why
 

@@ -90,8 +90,8 @@ def _template_paths(workload: Workload, steps: Sequence[Step]) -> dict[str, tupl
             if name.endswith("template_path") and value:
                 paths.setdefault(value, step.place)
             elif name == "template_paths":
-                for each in value:
-                    paths.setdefault(each, step.place)
+                for path in value:
+                    paths.setdefault(path, step.place)
     if workload.default_pod_template:
         paths.setdefault(workload.default_pod_template, workload.place)
     return paths
@@ -107,12 +107,12 @@ def run(
     """Run the workloads; append to `outcomes`, and call `ended` after each. A failure is noted, and the next
     workload runs.
     """
-    for each in prepared:
-        outcome = Outcome(each.workload.full_name, form, each.ignored)
+    for prepared_workload in prepared:
+        outcome = Outcome(prepared_workload.workload.full_name, form, prepared_workload.ignored)
         outcomes.all.append(outcome)
         began = time.monotonic()
         try:
-            _run_one(each, form, outcome, outcomes.topic, progress)
+            _run_one(prepared_workload, form, outcome, outcomes.topic, progress)
         except Unsupported as error:
             outcome.skipped = str(error)
         except (Failed, FileError) as error:
@@ -133,12 +133,12 @@ def _run_one(prepared: Prepared, form: Form, outcome: Outcome, topic: str, progr
         return
     config = prepared.workload.scheduler_config
     cluster = CoreCluster(Switches.parse(prepared.assignments), str(config or ""))
-    _finished(_perform(prepared, cluster, outcome, topic, progress))
+    _run_to_end(_perform(prepared, cluster, outcome, topic, progress))
     if cluster.in_flight_events:
         raise Failed(f"{cluster.in_flight_events} in-flight events are left")
 
 
-def _finished(doing: Coroutine[Any, Any, None]) -> None:
+def _run_to_end(doing: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that waits for nothing to its end."""
     try:
         doing.send(None)

@@ -67,7 +67,7 @@ def is_enabled(label_filter: str, labels: Iterable[str]) -> bool:
     return True
 
 
-def selected(file: CaseFile, pattern: str, label_filter: str) -> list[Workload]:
+def select_workloads(file: CaseFile, pattern: str, label_filter: str) -> list[Workload]:
     """Return the workloads whose `<case>/<name>` matches the pattern, and whose labels pass the filter.
 
     Raises: Unselected, if there is no such workload or the pattern is not a regular expression.
@@ -77,9 +77,9 @@ def selected(file: CaseFile, pattern: str, label_filter: str) -> list[Workload]:
     except re.error as error:
         raise Unselected(f"--workload {pattern!r}: {error}") from None
     named = [each for each in file.workloads if wanted.search(each.full_name)]
-    found = [each for each in named if is_enabled(label_filter, each.labels)]
-    if found:
-        return found
+    workloads = [each for each in named if is_enabled(label_filter, each.labels)]
+    if workloads:
+        return workloads
     if not named:
         known = [each.full_name for each in file.workloads]
         near = difflib.get_close_matches(pattern, known, n=2, cutoff=0.4) or known[:2]
@@ -96,11 +96,11 @@ def gates_of(workload: Workload, *, ignores_unknown: bool, assignments: Sequence
 
     Raises: FileError for a gate that keplab does not know, or cannot turn off.
     """
-    made = [] if OFF_UNLESS_NAMED in workload.gates else [f"{OFF_UNLESS_NAMED}=false"]
+    switches = [] if OFF_UNLESS_NAMED in workload.gates else [f"{OFF_UNLESS_NAMED}=false"]
     ignored: list[str] = []
     for name, value in sorted(workload.gates.items()):
         if name in GATES:
-            made.append(f"{name}={str(value).lower()}")
+            switches.append(f"{name}={str(value).lower()}")
         elif name in (ALWAYS_ON if value else ALWAYS_OFF):
             continue
         elif ignores_unknown:
@@ -112,4 +112,4 @@ def gates_of(workload: Workload, *, ignores_unknown: bool, assignments: Sequence
                 f"featureGates: {name}={str(value).lower()}: {name} {why}; --unknown-gates ignore runs without it",
                 place,
             )
-    return Chosen((*made, *assignments), tuple(ignored))
+    return Chosen((*switches, *assignments), tuple(ignored))

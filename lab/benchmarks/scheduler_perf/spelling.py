@@ -17,7 +17,7 @@ class UnknownField(Exception):
     """A field that the kind does not have in any case."""
 
 
-def spelled(document: Document) -> Document:
+def correct_field_names(document: Document) -> Document:
     """Rename the fields of a document as its kind's schema spells them; a kind without a schema stays unchanged.
     Raises: UnknownField naming the path of the field.
     """
@@ -29,13 +29,13 @@ def spelled(document: Document) -> Document:
 
 def _spell(shape: Shape, value: Any, path: str) -> None:
     if isinstance(value, list) and shape.items is not None:
-        for number, each in enumerate(value):
-            _spell(shape.items, each, f"{path}[{number}]")
+        for number, member in enumerate(value):
+            _spell(shape.items, member, f"{path}[{number}]")
     elif isinstance(value, dict):
         if shape.fields is not None:
             _rename(shape, shape.fields, value, path)
-        for name, each in value.items():
-            _spell(shape.member(name), each, f"{path}.{name}" if path else name)
+        for name, member in value.items():
+            _spell(shape.member(name), member, f"{path}.{name}" if path else name)
 
 
 def _rename(shape: Shape, fields: dict[str, Shape], value: Document, path: str) -> None:

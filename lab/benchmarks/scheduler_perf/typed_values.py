@@ -7,7 +7,7 @@ from typing import Any
 from services.api.meta import Document
 
 
-def typed(document: Document) -> Document:
+def with_text_amounts(document: Document) -> Document:
     """Return a pod, node, volume or claim with its quantities as strings; other kinds unchanged.
 
     A node without allocatable resources gets its capacity, as by upstream's defaults.
@@ -24,8 +24,10 @@ def typed(document: Document) -> Document:
                 _amounts(spec, "overhead")
                 _amounts(spec.get("resources"), "requests", "limits")
                 for name in ("containers", "initContainers", "ephemeralContainers"):
-                    for each in spec.get(name) or ():
-                        _amounts(each.get("resources") if isinstance(each, dict) else None, "requests", "limits")
+                    for container in spec.get(name) or ():
+                        _amounts(
+                            container.get("resources") if isinstance(container, dict) else None, "requests", "limits"
+                        )
         case "PersistentVolume":
             _amounts(document.get("spec"), "capacity")
         case "PersistentVolumeClaim":

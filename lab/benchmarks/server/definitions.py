@@ -59,7 +59,7 @@ class Holds:
     def __init__(self) -> None:
         self.longest_s = 0.0
 
-    def taken(self) -> float:
+    def take_longest_ms(self) -> float:
         """Return the milliseconds of the longest callback since the last call."""
         longest_s, self.longest_s = self.longest_s, 0.0
         return 1000 * longest_s
@@ -67,12 +67,12 @@ class Holds:
     def __enter__(self) -> "Holds":
         self._run = run = Handle._run
 
-        def timed(handle: Handle) -> None:
+        def timed_run(handle: Handle) -> None:
             begun = time.thread_time()
             run(handle)
             self.longest_s = max(self.longest_s, time.thread_time() - begun)
 
-        Handle._run = timed  # type: ignore[assignment]
+        Handle._run = timed_run  # type: ignore[assignment]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -109,7 +109,7 @@ async def running_server(rest_port: int = 0, **config: Any) -> AsyncIterator[Api
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def settled(server: ApiServer, definitions: int) -> None:
+async def wait_until_settled(server: ApiServer, definitions: int) -> None:
     """Return when every definition is served and has its APIService, and no more writes occur."""
     rv = -1
     while server.store.counts().get(API_SERVICES, 0) < definitions or rv != server.store.rv:
@@ -128,15 +128,18 @@ async def run(count: int, fields: int) -> None:
                     body = msgspec.json.encode(definition(number, fields))
                     request = Request(verb="create", resource=DEFINITIONS, body=body, field_validation="Strict")
                     (await api.call(request)).unwrap()
-                await settled(server, before + first + STEP)
+                await wait_until_settled(server, before + first + STEP)
                 spent_ms = 1000 * (time.process_time() - begun_s) / STEP
-                print(f"{first + 1:>4} to {first + STEP:>4}  {spent_ms:6.1f} ms each  hold {holds.taken():6.1f} ms")  # noqa: T201
+                print(  # noqa: T201
+                    f"{first + 1:>4} to {first + STEP:>4}  {spent_ms:6.1f} ms each  hold "
+                    f"{holds.take_longest_ms():6.1f} ms"
+                )
             begun_s = time.process_time()
             server.hub.end_kind(DEFINITIONS)
             await asyncio.sleep(3.0)
-            await settled(server, before + count)
+            await wait_until_settled(server, before + count)
             spent_ms = 1000 * (time.process_time() - begun_s)
-            print(f"watches begin anew  {spent_ms:6.1f} ms in all  hold {holds.taken():6.1f} ms")  # noqa: T201
+            print(f"watches begin anew  {spent_ms:6.1f} ms in all  hold {holds.take_longest_ms():6.1f} ms")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -90,8 +90,8 @@ def main() -> None:
                 staged.remove(resource, msgspec.json.decode(record.body))
             commit(staged)
         if number % STEP == STEP - 1:
-            found = len(store.select("events", Selection()).records)
-            print(f"{number + 1:>7,} made  {found:>7,} kept  {rss_mib(os.getpid()) - before:6.1f} MiB")  # noqa: T201
+            kept_count = len(store.select("events", Selection()).records)
+            print(f"{number + 1:>7,} made  {kept_count:>7,} kept  {rss_mib(os.getpid()) - before:6.1f} MiB")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -32,13 +32,13 @@ class Turns:
     def __enter__(self) -> "Turns":
         self._run = run = BaseEventLoop._run_once  # type: ignore[attr-defined]
 
-        def timed(loop: BaseEventLoop) -> None:
+        def timed_run(loop: BaseEventLoop) -> None:
             begun = time.thread_time()
             run(loop)
             used_s = time.thread_time() - begun
             self.longest_s, self.all_s = max(self.longest_s, used_s), self.all_s + used_s
 
-        BaseEventLoop._run_once = timed  # type: ignore[attr-defined]
+        BaseEventLoop._run_once = timed_run  # type: ignore[attr-defined]
         return self
 
     def __exit__(self, *_: object) -> None:

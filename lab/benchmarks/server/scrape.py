@@ -35,7 +35,7 @@ def main() -> None:
     """Print a line of figures for each scrape."""
     dice, requests, of = random.Random(1), Requests(lambda _: "v1"), list(sorts())[:SORTS]
     for _ in range(REQUESTS):
-        requests.ended(dice.choice(of), dice.choice((200, 200, 200, 404, 409, 422)), dice.random() / 5, "")
+        requests.on_ended(dice.choice(of), dice.choice((200, 200, 200, 404, 409, 422)), dice.random() / 5, "")
     exposition({})
     written = Exposition()
     for _ in range(SCRAPES):
@@ -54,7 +54,7 @@ def main() -> None:
         lines, longest, all_ms = body.count(b"\n"), 1000 * max(holds), 1000 * sum(holds)
         print(f"{lines:,} lines  {len(body) / 1e6:.1f} MB  {all_ms:.0f} ms in all, longest hold {longest:.1f} ms")  # noqa: T201
         for request in of[:50]:
-            requests.ended(request, 200, 0.01, "")
+            requests.on_ended(request, 200, 0.01, "")
 
 
 if __name__ == "__main__":

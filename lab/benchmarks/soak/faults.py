@@ -46,25 +46,25 @@ def _at(fault: Fault) -> float:
 
 def _kills(processes: Sequence[str], warm_up_s: float, end_s: float) -> list[Fault]:
     early = 0.6 * warm_up_s / max(1, len(processes))
-    found = [Fault((place + 1) * early, "kill", name) for place, name in enumerate(processes)]
+    kills = [Fault((place + 1) * early, "kill", name) for place, name in enumerate(processes)]
     victims = [name for name in LATER if name in processes]
     times = _steps(warm_up_s + KILL_PERIOD_S / 2, KILL_PERIOD_S, end_s)
-    found += [Fault(at_s, "kill", victims[place % len(victims)]) for place, at_s in enumerate(times) if victims]
+    kills += [Fault(at_s, "kill", victims[place % len(victims)]) for place, at_s in enumerate(times) if victims]
     if SERVER in processes:
         last_s = end_s - min(KILL_PERIOD_S / 2, 0.1 * end_s)
         lives = _steps(warm_up_s + SERVER_LIFE_S, SERVER_LIFE_S, last_s - SERVER_LIFE_S / 2)
-        found += [Fault(at_s, "kill", SERVER) for at_s in (*lives, last_s)]
-    return found
+        kills += [Fault(at_s, "kill", SERVER) for at_s in (*lives, last_s)]
+    return kills
 
 
 def _pauses(processes: Sequence[str], period_s: float, end_s: float, random: Random) -> list[Fault]:
-    found: list[Fault] = []
+    pauses: list[Fault] = []
     at_s = 0.0
     while True:
         at_s += random.uniform(0.5, 1.5) * period_s
         if at_s >= end_s:
-            return found
-        found.append(Fault(at_s, "pause", random.choice(processes), random.uniform(*PAUSE_S)))
+            return pauses
+        pauses.append(Fault(at_s, "pause", random.choice(processes), random.uniform(*PAUSE_S)))
 
 
 def _steps(first: float, step: float, end: float) -> Iterator[float]:

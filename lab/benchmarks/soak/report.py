@@ -65,18 +65,18 @@ class Soak:
         """Judge every figure by its samples after the warm-up, and return the rows."""
         judged_h = max(0.0, self.took_s - self.warm_up_s) / 3600
         series: dict[tuple[str, str], list[Sample]] = {}
-        for sample in self._settled():
+        for sample in self._settled_samples():
             series.setdefault((sample.figure, sample.of), []).append(sample)
-        found: list[Row] = []
+        judged_rows: list[Row] = []
         for name, figure in FIGURES.items():
             for of in sorted({of for other, of in series if other == name}):
                 samples = series[name, of]
                 trend = fit([s.at_s for s in samples], [s.value for s in samples], [s.life for s in samples])
                 limit = figure.limit.per_hour(trend) if figure.limit is not None and trend is not None else None
-                found.append(Row(name, of, figure.unit, trend, limit, judge(trend, figure.limit, judged_h)))
-        return found
+                judged_rows.append(Row(name, of, figure.unit, trend, limit, judge(trend, figure.limit, judged_h)))
+        return judged_rows
 
-    def _settled(self) -> list[Sample]:
+    def _settled_samples(self) -> list[Sample]:
         """Return the samples after the warm-up, without those of processes that have just started."""
         births: dict[tuple[str, int], float] = {}
         for sample in self.samples:

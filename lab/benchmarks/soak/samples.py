@@ -62,8 +62,10 @@ async def read_metrics(processes: Mapping[str, tuple[int, int]], token: str, beg
                 return []
             return list(of_metrics(time.monotonic() - begun_s, name, pid, text))
 
-        found = await asyncio.gather(*(ask(name, pid, port) for name, (pid, port) in processes.items() if pid and port))
-    return [sample for samples in found for sample in samples]
+        sample_lists = await asyncio.gather(
+            *(ask(name, pid, port) for name, (pid, port) in processes.items() if pid and port)
+        )
+    return [sample for samples in sample_lists for sample in samples]
 
 
 async def read_leases(api: Api, begun_s: float) -> list[Sample]:

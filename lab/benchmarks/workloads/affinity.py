@@ -77,25 +77,33 @@ WORKLOADS: Final = (
     Workload(
         "SchedulingRequiredPodAffinityWithNSSelector",
         "pods that must be in the zone of a team's pods, in whichever of its namespaces",
-        _over_a_team("affinity-pod", templates.BLUE, templates.required, "podAffinity", templates.ZONE, ONE_ZONE),
+        _over_a_team(
+            "affinity-pod", templates.BLUE, templates.required_affinity, "podAffinity", templates.ZONE, ONE_ZONE
+        ),
         (Size(500, 40, 100), Size(5_000, 5_000, 2_000)),
     ),
     Workload(
         "SchedulingRequiredPodAntiAffinityWithNSSelector",
         "pods that must be on a node without any of a team's pods",
-        _over_a_team("anti-affinity-pod", templates.GREEN, templates.required, "podAntiAffinity", templates.HOSTNAME),
+        _over_a_team(
+            "anti-affinity-pod", templates.GREEN, templates.required_affinity, "podAntiAffinity", templates.HOSTNAME
+        ),
         (Size(500, 40, 100), Size(6_000, 4_000, 2_000)),
     ),
     Workload(
         "SchedulingPreferredAffinityWithNSSelector",
         "pods that would like to be on the node of a team's pods",
-        _over_a_team("preferred-affinity-pod", templates.RED, templates.preferred, "podAffinity", templates.HOSTNAME),
+        _over_a_team(
+            "preferred-affinity-pod", templates.RED, templates.preferred_affinity, "podAffinity", templates.HOSTNAME
+        ),
         (Size(500, 40, 100), Size(5_000, 5_000, 5_000)),
     ),
     Workload(
         "SchedulingPreferredAntiAffinityWithNSSelector",
         "pods that would rather not be on the node of a team's pods",
-        _over_a_team("anti-affinity-pod", templates.GREEN, templates.preferred, "podAntiAffinity", templates.HOSTNAME),
+        _over_a_team(
+            "anti-affinity-pod", templates.GREEN, templates.preferred_affinity, "podAntiAffinity", templates.HOSTNAME
+        ),
         (Size(500, 40, 100), Size(5_000, 4_000, 2_000)),
     ),
     Workload(

@@ -98,7 +98,7 @@ WORKLOADS: Final = (
                     "pod",
                     labels=APP,
                     is_light=True,
-                    affinity=templates.required(
+                    affinity=templates.required_affinity(
                         "podAffinity", {"labelSelector": {"matchLabels": APP}, "topologyKey": templates.HOSTNAME}
                     ),
                     schedulingGates=[{"name": "scheduling-gate-1"}],

@@ -70,7 +70,7 @@ def pods_of(op: CreatePods, step: int, size: Size, *, is_stored: bool = False) -
     if op.claims:
         names = [f"claim-{number}" for number in range(len(op.claims))]
         template["spec"]["resourceClaims"] = [{"name": n, "resourceClaimName": f"{CLAIM}-{n}"} for n in names]
-    body = msgspec.json.encode(stored(template) if is_stored else as_sent(template))
+    body = msgspec.json.encode(stored_pod(template) if is_stored else as_sent(template))
     prefix = op.template["metadata"]["generateName"]
     for number in range(size.count(op.count)):
         name, namespace = f"{prefix}{step}-{number:06d}", op.namespace or f"namespace-{step}"
@@ -155,7 +155,7 @@ def as_sent(pod: Document) -> Document:
     return pod
 
 
-def stored(pod: Document) -> Document:
+def stored_pod(pod: Document) -> Document:
     """Return the pod as the API server completes it; its uid is `UID`."""
     spec = pod_defaults.requests_from_limits(POD_SPEC.complete(pod["spec"]))
     spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))

@@ -20,10 +20,10 @@ class UnknownWorkload(ValueError):
 
 def workload(name: str) -> Workload:
     """Return the workload of that name, case-insensitively. Raises: UnknownWorkload."""
-    found = {known.lower(): each for known, each in WORKLOADS.items()}
-    if name.lower() in found:
-        return found[name.lower()]
-    near = [found[each].name for each in difflib.get_close_matches(name.lower(), found, n=NEAR_MAX, cutoff=0.5)]
+    workloads = {known.lower(): each for known, each in WORKLOADS.items()}
+    if name.lower() in workloads:
+        return workloads[name.lower()]
+    near = [workloads[each].name for each in difflib.get_close_matches(name.lower(), workloads, n=NEAR_MAX, cutoff=0.5)]
     near = near or [known for known in WORKLOADS if name.lower() in known.lower()][:NEAR_MAX]
     hint = f"did you mean {', '.join(near)}?" if near else "`keplab bench scheduler --list` names them all"
     raise UnknownWorkload(f"no workload is called {name!r}; {hint}")

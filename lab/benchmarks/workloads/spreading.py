@@ -17,7 +17,7 @@ SERVICE: Final = {
 
 
 def _over_zones(when: str) -> CreatePods:
-    constraints = templates.spread(templates.BLUE, skew=5, key=templates.ZONE, when=when)
+    constraints = templates.spread_constraints(templates.BLUE, skew=5, key=templates.ZONE, when=when)
     template = templates.pod("spreading-pod", labels=templates.BLUE, topologySpreadConstraints=constraints)
     return CreatePods(template, is_measured=True)
 

@@ -51,15 +51,17 @@ def pod(
 
 
 Affinity = Callable[[str, Document], Document]
-"""`required` or `preferred`: a function from podAffinity or podAntiAffinity and a PodAffinityTerm to an affinity."""
+"""`required_affinity` or `preferred_affinity`: a function from podAffinity or podAntiAffinity and a
+PodAffinityTerm to an affinity.
+"""
 
 
-def required(kind: str, term: Document) -> Document:
+def required_affinity(kind: str, term: Document) -> Document:
     """Return a required affinity; `kind` is podAffinity or podAntiAffinity."""
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def preferred(kind: str, term: Document) -> Document:
+def preferred_affinity(kind: str, term: Document) -> Document:
     """Return a preferred affinity of weight 1."""
     return {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}}
 
@@ -86,7 +88,7 @@ def node_affinity(part: str, requirement: Document) -> Document:
     }
 
 
-def spread(labels: Document, *, skew: int, key: str, when: str, **policies: str) -> list[Document]:
+def spread_constraints(labels: Document, *, skew: int, key: str, when: str, **policies: str) -> list[Document]:
     """Return one topology spread constraint; `when` is DoNotSchedule or ScheduleAnyway."""
     return [
         {
@@ -107,9 +109,13 @@ LOW: Final = pod("low", requests={"cpu": "900m"}, terminationGracePeriodSeconds=
 HIGH: Final = pod("high", requests={"cpu": "3000m"}, priority=10)
 HIGH_LARGE: Final = pod("pod-h", requests={"cpu": "9"}, priority=10)
 """A pod that requests more CPU than any node has."""
-ANTI_AFFINITY: Final = beside("anti-affinity-pod", GREEN, required, "podAntiAffinity", HOSTNAME, IN_TWO_NAMESPACES)
-AFFINITY: Final = beside("affinity-pod", BLUE, required, "podAffinity", ZONE, IN_TWO_NAMESPACES)
-PREFERRED_AFFINITY: Final = beside("preferred-affinity-pod", RED, preferred, "podAffinity", HOSTNAME, IN_TWO_NAMESPACES)
+ANTI_AFFINITY: Final = beside(
+    "anti-affinity-pod", GREEN, required_affinity, "podAntiAffinity", HOSTNAME, IN_TWO_NAMESPACES
+)
+AFFINITY: Final = beside("affinity-pod", BLUE, required_affinity, "podAffinity", ZONE, IN_TWO_NAMESPACES)
+PREFERRED_AFFINITY: Final = beside(
+    "preferred-affinity-pod", RED, preferred_affinity, "podAffinity", HOSTNAME, IN_TWO_NAMESPACES
+)
 PREFERRED_ANTI_AFFINITY: Final = beside(
-    "preferred-anti-affinity-pod", YELLOW, preferred, "podAntiAffinity", HOSTNAME, IN_TWO_NAMESPACES
+    "preferred-anti-affinity-pod", YELLOW, preferred_affinity, "podAntiAffinity", HOSTNAME, IN_TWO_NAMESPACES
 )

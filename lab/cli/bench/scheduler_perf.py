@@ -107,33 +107,33 @@ def bench_file(options: PerfOptions, config: str, progress: Progress) -> int:
     Switches.parse(options.assignments)  # a wrong one is refused before anything starts
     try:
         file = cases.read(config)
-        prepared = _prepared(file, options)
+        prepared = _prepare_workloads(file, options)
     except (FileError, Unselected) as error:
         fail(str(error))
     _check_writable(options.data_items_dir)
     outcomes = run.Outcomes(options.topic or file.topic)
     try:
-        run.run(prepared, options.form, outcomes, progress, _ended)
+        run.run(prepared, options.form, outcomes, progress, _on_ended)
     except KeyboardInterrupt:
         _finish(outcomes, options)
         raise
     return _finish(outcomes, options)
 
 
-def _prepared(file: CaseFile, options: PerfOptions) -> list[Prepared]:
+def _prepare_workloads(file: CaseFile, options: PerfOptions) -> list[Prepared]:
     """Return what is to be run, everything that a file names read."""
     from lab.benchmarks.scheduler_perf import run, selection
 
-    found = []
-    for workload in selection.selected(file, options.workload_re, options.labels):
+    workloads = []
+    for workload in selection.select_workloads(file, options.workload_re, options.labels):
         chosen = selection.gates_of(
             workload, ignores_unknown=options.unknown_gates == "ignore", assignments=options.assignments
         )
         Switches.parse(chosen.assignments)
         steps = workload.steps()
         run.read_templates(workload, steps)
-        found.append(run.Prepared(workload, steps, chosen.assignments, chosen.ignored))
-    return found
+        workloads.append(run.Prepared(workload, steps, chosen.assignments, chosen.ignored))
+    return workloads
 
 
 def _check_writable(folder: Path | None) -> None:
@@ -164,7 +164,7 @@ def _finish(outcomes: Outcomes, options: PerfOptions) -> int:
     return EXIT_OK
 
 
-def _ended(outcome: Outcome) -> None:
+def _on_ended(outcome: Outcome) -> None:
     """Say what became of a workload, a line each, while the next ones run."""
     for remark in outcome.remarks:
         _say(f"{outcome.name}: {remark}")
@@ -211,18 +211,18 @@ def _show(outcomes: Sequence[Outcome], options: PerfOptions) -> None:
             for item in outcome.items
             if item.labels["Metric"] == ATTEMPTS and item.labels.get("result") == "scheduled"
         }
-        for each in outcome.measured:
-            sampled = figures.get((each.name, THROUGHPUT), {})
-            attempt = attempts.get(each.name, {})
+        for measurement in outcome.measured:
+            sampled = figures.get((measurement.name, THROUGHPUT), {})
+            attempt = attempts.get(measurement.name, {})
             rows.append(
                 (
-                    each.name,
-                    f"{each.pods:,}",
+                    measurement.name,
+                    f"{measurement.pods:,}",
                     f"{sampled['Average']:,.1f}" if sampled else "",
-                    f"{each.pods_per_s:,.1f}" if each.pods else "",
+                    f"{measurement.pods_per_s:,.1f}" if measurement.pods else "",
                     f"{attempt['Perc99']:,.2f}" if attempt else "",
-                    f"{figures.get((each.name, DURATION), {}).get('Duration', 0.0):,.2f}",
-                    _threshold(outcome, each.name, options),
+                    f"{figures.get((measurement.name, DURATION), {}).get('Duration', 0.0):,.2f}",
+                    _threshold(outcome, measurement.name, options),
                 )
             )
     if rows:

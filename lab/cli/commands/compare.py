@@ -19,7 +19,7 @@ from lab.cli import completing
 from lab.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, print_json, refusing, remark, takes
 from lab.cli.recording import NO_RUNS, RUNS_DEFAULT, keep_comparison, runs_option
 from lab.cli.running_mesh import running_mesh, running_mesh_options
-from lab.cli.scenario_files import SCENARIO, called
+from lab.cli.scenario_files import SCENARIO, path_in_command
 from lab.cli.sweep import RunsBar, sweep_options, workers_of
 from lab.experiments.arms import Arm, parse_arms
 from lab.experiments.comparison import comparison_of
@@ -29,7 +29,7 @@ from lab.experiments.execution import ArmJob, run_arm, run_arm_showing
 from lab.experiments.picture import picture as drawn
 from lab.experiments.record import Header, Record, RecordError
 from lab.experiments.views import csv_rows, markdown, text
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.scenarios.processes.foreign_mesh import refusal
 from lab.scenarios.revision import revision
 from lab.scenarios.run import load_scenario, measures_of, plan_of
@@ -129,35 +129,35 @@ def compare(options: CompareOptions) -> int:
     mesh that runs already are restarted with an arm's switches where these differ, and have their own switches again at
     the end."""
     began = _Began.now()
-    wanted = _asked(options)
+    wanted = _comparison_request(options)
     runs, picture, record, output = options.runs, options.picture, options.record, options.output
     path = options.report or Path(RUNS_DEFAULT if runs == NO_RUNS else runs) / f"{wanted.scenario.name}.html"
     pictures = (picture, picture.with_name(f"{picture.stem}-dark{picture.suffix}")) if picture is not None else ()
     _writable(path, *pictures)
     jobs = wanted.jobs()
     count = workers_of(options.workers or (1 if wanted.is_alone else 0), len(jobs))
-    with _opened(record, wanted.header()) as kept:
-        found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
-    if is_interrupted and not found:
+    with _open_record(record, wanted.header()) as kept:
+        arm_runs, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
+    if is_interrupted and not arm_runs:
         raise KeyboardInterrupt
-    made = _compared(wanted, found, began, count, is_interrupted=is_interrupted, report=path)
-    _remark_recordings(jobs, found)
-    shown = {each: drawn(made, is_dark=bool(number)) for number, each in enumerate(pictures)}
-    unwritten = _written({path.with_suffix(".json"): _json(made), **shown})
-    run = keep_comparison(runs, made, wanted.shared.assignments, options.file)
-    page = comparison_page(made)
-    unwritten = unwritten or _written({path: page.text})
-    _print(made, output, run, page.recorded)
+    comparison = _make_comparison(wanted, arm_runs, began, count, is_interrupted=is_interrupted, report=path)
+    _remark_recordings(jobs, arm_runs)
+    shown = {each: drawn(comparison, is_dark=bool(number)) for number, each in enumerate(pictures)}
+    unwritten = _write_files({path.with_suffix(".json"): _json(comparison), **shown})
+    run = keep_comparison(runs, comparison, wanted.shared.assignments, options.file)
+    page = comparison_page(comparison)
+    unwritten = unwritten or _write_files({path: page.text})
+    _print(comparison, output, run, page.recorded)
     if unwritten:
         fail(unwritten)
     if is_interrupted:
         goes_on = "the same command goes on from there" if kept else "with --record FILE the same command would go on"
-        click.echo(f"{len(found)} of {counted(len(jobs), 'run')}; {goes_on}", err=True)
+        click.echo(f"{len(arm_runs)} of {count_text(len(jobs), 'run')}; {goes_on}", err=True)
         raise KeyboardInterrupt
-    return EXIT_OK if made.passed else EXIT_FAILED
+    return EXIT_OK if comparison.passed else EXIT_FAILED
 
 
-def _asked(options: CompareOptions) -> ComparisonRequest:
+def _comparison_request(options: CompareOptions) -> ComparisonRequest:
     """Return the comparison that the options mean; what cannot be run ends the command with one line."""
     server, containers, recording = options.server, options.containers, options.recording
     if (server or containers) and (options.processes or options.workers > 1):
@@ -171,9 +171,12 @@ def _asked(options: CompareOptions) -> ComparisonRequest:
     own = access.switches if access is not None else ()
     with refusing(ScriptError, SwitchError):
         of_arms = tuple(
-            Switches.parse([*own, *scenario.switches]).replace({**shared.chosen, **arm.switches}) for arm in parsed
+            Switches.parse([*own, *scenario.switches]).replace({**shared.chosen_values, **arm.switches})
+            for arm in parsed
         )
-        plans = [plan_of(scenario, seed=options.seed, overrides={**shared.chosen, **arm.switches}) for arm in parsed]
+        plans = [
+            plan_of(scenario, seed=options.seed, overrides={**shared.chosen_values, **arm.switches}) for arm in parsed
+        ]
     for arm, plan in zip(parsed, plans, strict=True):
         if access is not None and (why := refusal(plan, access)):
             fail(f"{scenario.path}: arm {arm.name}: {why}")
@@ -183,7 +186,7 @@ def _asked(options: CompareOptions) -> ComparisonRequest:
         _remark_equal(parsed, of_arms)
     return ComparisonRequest(
         file=options.file,
-        called=called(options.file),
+        called=path_in_command(options.file),
         scenario=scenario,
         arms=tuple(parsed),
         shared=shared,
@@ -222,9 +225,9 @@ class _Began(NamedTuple):
         return cls(datetime.now(UTC), time.monotonic(), os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
 
 
-def _compared(
+def _make_comparison(
     wanted: ComparisonRequest,
-    found: Sequence[ArmRun],
+    arm_runs: Sequence[ArmRun],
     began: _Began,
     workers: int,
     *,
@@ -236,7 +239,7 @@ def _compared(
     others = {name: digest for name, digest in wanted.inputs.items() if name != wanted.file.name}
     return comparison_of(
         [(arm.name, arm.assignments) for arm in wanted.arms],
-        found,
+        arm_runs,
         stated=tuple(each.measure for each in measures_of(wanted.scenario)),
         planned=len(wanted.arms) * wanted.seeds,
         mode=wanted.mode,
@@ -278,7 +281,7 @@ def _remark_recordings(jobs: Sequence[ArmJob], found: Sequence[ArmRun]) -> None:
 
 
 @contextmanager
-def _opened(record: Path | None, header: Header) -> Iterator[Record | None]:
+def _open_record(record: Path | None, header: Header) -> Iterator[Record | None]:
     """Hold the record open, if there is to be one; what is wrong with it is one line and exit code 2."""
     if record is None:
         yield None
@@ -298,50 +301,50 @@ def _opened(record: Path | None, header: Header) -> Iterator[Record | None]:
 def _run_all(jobs: Sequence[ArmJob], kept: Record | None, workers: int, *, is_alone: bool) -> tuple[list[ArmRun], bool]:
     """Return the runs, those of the record first, and whether Ctrl-C cut it short."""
     known = kept.known if kept is not None else {}
-    found = [known[job.arm, job.seed] for job in jobs if (job.arm, job.seed) in known]
+    arm_runs = [known[job.arm, job.seed] for job in jobs if (job.arm, job.seed) in known]
     left = [job for job in jobs if (job.arm, job.seed) not in known]
-    with RunsBar(len(jobs), done=len(found), is_alone=is_alone) as bar:
+    with RunsBar(len(jobs), done=len(arm_runs), is_alone=is_alone) as bar:
 
         def run_here(job: ArmJob) -> ArmRun:
             return run_arm_showing(job, bar.following(f"{job.arm}, seed {job.seed}"))
 
         try:
-            for made in runs_of(run_here if workers == 1 else run_arm, left, workers, in_order=False):
-                if made.is_mistake:
-                    fail(f"arm {made.arm}, seed {made.run.seed}: {made.run.error}")
-                found.append(made)
-                bar.advance(is_failed=bool(made.run.error or made.run.violations))
+            for arm_run in runs_of(run_here if workers == 1 else run_arm, left, workers, in_order=False):
+                if arm_run.is_mistake:
+                    fail(f"arm {arm_run.arm}, seed {arm_run.run.seed}: {arm_run.run.error}")
+                arm_runs.append(arm_run)
+                bar.advance(is_failed=bool(arm_run.run.error or arm_run.run.violations))
                 if kept is not None:
-                    kept.add(made)
+                    kept.add(arm_run)
         except KeyboardInterrupt:
-            return found, True
+            return arm_runs, True
         except OSError as error:
             fail(f"cannot write the record: {error.strerror}")
-    return found, False
+    return arm_runs, False
 
 
 def _writable(path: Path, *pictures: Path) -> None:
     """Find out before the runs whether what they show can be written."""
     if path.suffix == ".json":
         fail(f"{path} is where the JSON document goes; want the page's name, for example {path.with_suffix('.html')}")
-    for each in (path, path.with_suffix(".json"), *pictures):
+    for file in (path, path.with_suffix(".json"), *pictures):
         try:
-            each.parent.mkdir(parents=True, exist_ok=True)
-            is_new = not each.exists()
-            each.open("ab").close()
+            file.parent.mkdir(parents=True, exist_ok=True)
+            is_new = not file.exists()
+            file.open("ab").close()
             if is_new:
-                each.unlink()
+                file.unlink()
         except OSError as error:
-            fail(f"cannot write {each}: {error.strerror}")
+            fail(f"cannot write {file}: {error.strerror}")
 
 
-def _written(texts: Mapping[Path, str]) -> str:
+def _write_files(texts: Mapping[Path, str]) -> str:
     """Write files; return why not, or nothing."""
-    for each, written in texts.items():
+    for path, written in texts.items():
         try:
-            each.write_text(written, encoding="utf-8")
+            path.write_text(written, encoding="utf-8")
         except OSError as error:
-            return f"cannot write {each}: {error.strerror}"
+            return f"cannot write {path}: {error.strerror}"
     return ""
 
 
@@ -349,17 +352,17 @@ def _json(made: Comparison) -> str:
     return msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
 
 
-def _print(made: Comparison, output: str, run: str, recorded: str) -> None:
+def _print(comparison: Comparison, output: str, run: str, recorded: str) -> None:
     match output:
         case "json":
-            print_json(document_of(made))
+            print_json(document_of(comparison))
         case "markdown":
-            click.echo(markdown(made), nl=False)
+            click.echo(markdown(comparison), nl=False)
         case "csv":
-            click.echo(csv_rows(made), nl=False)
+            click.echo(csv_rows(comparison), nl=False)
         case _:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-            click.echo(text(made, width), nl=False)
-            click.echo(f"report: {made.report}" + (f", run {run}" if run else ""))
+            click.echo(text(comparison, width), nl=False)
+            click.echo(f"report: {comparison.report}" + (f", run {run}" if run else ""))
             if recorded:
                 click.echo(recorded)

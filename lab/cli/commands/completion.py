@@ -31,9 +31,9 @@ def completion(context: click.Context, shell: str) -> int:
     running mesh. The first line of the script says where to put it.
     """
     bash_completion.register()
-    made = get_completion_class(shell)
-    assert made is not None, shell
+    completer_class = get_completion_class(shell)
+    assert completer_class is not None, shell
     root = context.find_root()
     click.echo(INSTALL[shell])
-    click.echo(made(root.command, {}, root.info_name or "keplab", COMPLETING).source())
+    click.echo(completer_class(root.command, {}, root.info_name or "keplab", COMPLETING).source())
     return EXIT_OK

@@ -12,8 +12,8 @@ from lab.cli.live import PodsView, console, progress_bar
 from lab.cli.mesh_api import Objects
 from lab.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, output_option, print_json, refusing
 from lab.cli.recording import runs_folder_option
-from lab.cli.sources import kind_named, objects_of, opened, source_options
-from lab.experiments.wording import counted
+from lab.cli.sources import kind_named, objects_of, open_recording, source_options
+from lab.experiments.wording import count_text
 from lab.recordings.format import META, SUFFIX
 from lab.runs.folder import RunsFolder, Unreadable
 from lab.runs.record import UnknownRun, is_version
@@ -107,28 +107,28 @@ def _of_arms(
     """Simulate the file in both arms."""
     from lab.cli.run_difference import Side
     from lab.experiments.arms import parse_arms
-    from lab.runs.repeat import decided
+    from lab.runs.repeat import simulate_decisions
     from lab.scenarios.run import load_scenario
 
     if len(arms) != 2 or len(targets) != 1:
         fail(f"want one FILE and two --arm, not {len(targets)} and {len(arms)}")
-    shared = Switches.parse(assignments).chosen
+    shared = Switches.parse(assignments).chosen_values
     sides = []
     with refusing(ScriptError, SwitchError):
         scenario = load_scenario(Path(targets[0]))
         for arm in parse_arms(arms):
             with PodsView(f"{scenario.name} · {arm.name} · seed {seed}", quiet=quiet) as view:
-                made = decided(scenario, seed, {**shared, **arm.switches}, view.progress)
+                run = simulate_decisions(scenario, seed, {**shared, **arm.switches}, view.progress)
             origin = {
                 "run": "",
                 "scenario": scenario.name,
                 "arm": arm.name,
                 "seed": seed,
-                "switches": list(made.result.switches),
-                "digest": made.result.digest,
-                "passed": made.result.passed,
+                "switches": list(run.result.switches),
+                "digest": run.result.digest,
+                "passed": run.result.passed,
             }
-            sides.append(Side(arm.name, origin, made.decisions))
+            sides.append(Side(arm.name, origin, run.decisions))
     return sides[0], sides[1]
 
 
@@ -140,17 +140,17 @@ def _of_recordings(targets: tuple[str, ...]) -> "tuple[Side, Side]":
     """Return the two recordings that are named."""
     if len(targets) != 2:
         fail(f"want two recordings, not {len(targets)}: {' '.join(targets)}")
-    first, second = (_recorded(Path(target)) for target in targets)
+    first, second = (_recording_side(Path(target)) for target in targets)
     if first.label == second.label:
         first, second = first._replace(label=targets[0]), second._replace(label=targets[1])
     return first, second
 
 
-def _recorded(path: Path) -> "Side":
+def _recording_side(path: Path) -> "Side":
     from lab.cli.run_difference import Side
     from lab.scenarios.recording_summary import decisions_of
 
-    with opened(path) as recording:
+    with open_recording(path) as recording:
         meta, decisions = recording.meta, decisions_of(recording)
         until_s = None if recording.is_complete else recording.time_range[1]
     origin = {
@@ -175,7 +175,7 @@ def _of_runs(targets: tuple[str, ...], runs: str, quiet: bool) -> "tuple[Side, S
     folder, names = RunsFolder(Path(runs)), targets
     with refusing(UnknownRun, Unreadable):
         if len(targets) == 1:
-            record, arm, _ = folder.named(targets[0])
+            record, arm, _ = folder.find_by_name(targets[0])
             if record.kind != "comparison" or arm or len(record.arms) < 2:
                 fail(f"{targets[0]}: want two runs, or a comparison, whose first two arms are compared")
             names = tuple(f"{record.id}/{name}/{record.seeds[0]}" for name in list(record.arms)[:2])
@@ -190,7 +190,7 @@ def _side(folder: RunsFolder, name: str, quiet: bool) -> "Side":
     from lab.cli.run_difference import Side
     from lab.runs.repeat import NotAgain, decided_again, since, wanted_of
 
-    record, arm, seed = folder.named(name)
+    record, arm, seed = folder.find_by_name(name)
     origin = {
         "run": record.id,
         "scenario": record.scenario,
@@ -208,10 +208,10 @@ def _side(folder: RunsFolder, name: str, quiet: bool) -> "Side":
     with refusing(NotAgain):
         wanted = wanted_of(folder, record, arm, seed)
         with PodsView(f"{wanted.name} again", quiet=quiet) as view:
-            made = decided_again(wanted, view.progress)
-    switches = list(made.result.switches)
+            run = decided_again(wanted, view.progress)
+    switches = list(run.result.switches)
     origin |= {"digest": wanted.digest, "switches": switches, "passed": wanted.passed}
-    return Side(wanted.name, origin, made.decisions)
+    return Side(wanted.name, origin, run.decisions)
 
 
 def _versions(api: Objects, targets: tuple[str, ...], everything: bool, output: str) -> int:
@@ -220,27 +220,27 @@ def _versions(api: Objects, targets: tuple[str, ...], everything: bool, output: 
         kinds = [kind_named(api, name) for name in names] or [
             kind for kind in api.kinds() if kind.has_past and (everything or kind.title not in NOISE)
         ]
-    found: list[dict[str, Any]] = []
+    changed_objects: list[dict[str, Any]] = []
     with progress_bar("comparing", quiet=output == "json", is_transient=True) as bar:
         task = bar.add_task("", total=len(kinds))
         for kind in kinds:
             try:
-                found += _compared(api, kind, before, after)
+                changed_objects += _compare_kind(api, kind, before, after)
             except ApiError as error:
                 fail(f"{kind.title}: {error}", EXIT_FAILED)
             bar.advance(task)
     if output == "json":
-        print_json({"from": before, "to": after, "objects": found})
+        print_json({"from": before, "to": after, "objects": changed_objects})
         return EXIT_OK
-    for each in found:
-        _show(each)
+    for document in changed_objects:
+        _show(document)
     left_out = "" if names or everything else f" ({' and '.join(NOISE)} are not compared: --all)"
-    what = counted(len(found), "object differs", "objects differ")
+    what = count_text(len(changed_objects), "object differs", "objects differ")
     click.echo(f"{what} between versions {before} and {after}{left_out}")
     return EXIT_OK
 
 
-def _compared(api: Objects, kind: ServedKind, before: str, after: str) -> Iterator[dict[str, Any]]:
+def _compare_kind(api: Objects, kind: ServedKind, before: str, after: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a kind that differ."""
     sides = [{_key(item): item for item in api.items(kind, at)} for at in (before, after)]
     for key in sorted(sides[0].keys() | sides[1].keys()):
@@ -254,7 +254,7 @@ def _compared(api: Objects, kind: ServedKind, before: str, after: str) -> Iterat
             "namespace": key[0],
             "name": key[1],
             "change": "ADDED" if was is None else "DELETED" if now is None else "REPLACED" if is_again else "MODIFIED",
-            "fields": [_shown(each) for each in changed] if kind.title == "secrets" else changed,
+            "fields": [_redact_secret(each) for each in changed] if kind.title == "secrets" else changed,
         }
 
 
@@ -262,7 +262,7 @@ def _key(item: dict[str, Any]) -> tuple[str, str]:
     return item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
-def _shown(difference: Difference) -> Difference:
+def _redact_secret(difference: Difference) -> Difference:
     """Return what may be shown of a Secret's field."""
     if not difference.path.startswith(("data", "stringData")):
         return difference

@@ -59,14 +59,14 @@ def doctor(data: Path, output: str) -> int:
     Each line says ok, warn (a feature will be missing) or fail (keplab will not work), and what to do. The exit code is
     1 when a line says fail.
     """
-    found = [*checks(data, os.environ)]
-    is_well = all(each.status != FAIL for each in found)
+    results = [*checks(data, os.environ)]
+    is_well = all(each.status != FAIL for each in results)
     if output == "json":
-        print_json({"checks": [asdict(each) for each in found], "ok": is_well})
+        print_json({"checks": [asdict(each) for each in results], "ok": is_well})
         return EXIT_OK if is_well else EXIT_FAILED
-    for each in found:
-        click.secho(f"{each.status:<5}", fg=COLOURS[each.status], nl=False)
-        click.echo(f" {each.name}: {each.message}" + (f"; {each.remedy}" if each.remedy else ""))
+    for check in results:
+        click.secho(f"{check.status:<5}", fg=COLOURS[check.status], nl=False)
+        click.echo(f" {check.name}: {check.message}" + (f"; {check.remedy}" if check.remedy else ""))
     return EXIT_OK if is_well else EXIT_FAILED
 
 
@@ -86,12 +86,12 @@ def checks(data: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     yield compose(shutil.which("docker"))
 
 
-def python(found: tuple[int, ...]) -> Check:
+def python(python_version: tuple[int, ...]) -> Check:
     """Check whether keplab runs on this Python."""
-    text = f"{'.'.join(map(str, found))} on {platform.system()}"
-    if found[:2] < PYTHON_MIN:
+    text = f"{'.'.join(map(str, python_version))} on {platform.system()}"
+    if python_version[:2] < PYTHON_MIN:
         return Check("python", FAIL, text, "install Python 3.11 or newer")
-    if found[:2] > PYTHON_TRIED:
+    if python_version[:2] > PYTHON_TRIED:
         return Check("python", WARN, text, f"tried up to {'.'.join(map(str, PYTHON_TRIED))}")
     return Check("python", OK, text)
 
@@ -107,11 +107,11 @@ def libraries(lock: Path) -> Check:
     missing, other = [], []
     for name, locked in sorted(wanted.items()):
         try:
-            found = version(name)
+            installed_version = version(name)
         except PackageNotFoundError:
             missing.append(name)
         else:
-            other += [f"{name} {found} (lock: {locked})"] if locked and found != locked else []
+            other += [f"{name} {installed_version} (lock: {locked})"] if locked and installed_version != locked else []
     if missing:
         return Check("libraries", FAIL, f"missing: {', '.join(missing)}", "pip install --force-reinstall keplab")
     if other:
@@ -212,15 +212,17 @@ def kubectl(path: str | None) -> Check:
     if path is None:
         return Check("kubectl", WARN, "not on the PATH", f"install {FOLLOWED} or a neighbour: nothing else needs it")
     try:
-        found = json.loads(_said(path, "version", "--client", "-o", "json"))["clientVersion"]["gitVersion"]
-        minor = int(found.split(".")[1])
+        client_version = json.loads(_program_output(path, "version", "--client", "-o", "json"))["clientVersion"][
+            "gitVersion"
+        ]
+        minor = int(client_version.split(".")[1])
     except (OSError, subprocess.SubprocessError, ValueError, LookupError) as error:
         return Check("kubectl", WARN, f"{path} does not say its version: {type(error).__name__}", "reinstall it")
     skew = abs(minor - int(FOLLOWED.split(".")[1]))
     if skew > 1:
         remedy = "upstream supports a skew of one minor version"
-        return Check("kubectl", WARN, f"{found}, and the API server is {FOLLOWED}", remedy)
-    return Check("kubectl", OK, f"{found}, for an API server {FOLLOWED}")
+        return Check("kubectl", WARN, f"{client_version}, and the API server is {FOLLOWED}", remedy)
+    return Check("kubectl", OK, f"{client_version}, for an API server {FOLLOWED}")
 
 
 def docker(path: str | None) -> Check:
@@ -228,7 +230,7 @@ def docker(path: str | None) -> Check:
     if path is None:
         return Check("docker", WARN, "not on the PATH", "only the mesh in containers needs it")
     try:
-        return Check("docker", OK, f"engine {_said(path, 'info', '--format', '{{.ServerVersion}}').strip()}")
+        return Check("docker", OK, f"engine {_program_output(path, 'info', '--format', '{{.ServerVersion}}').strip()}")
     except (OSError, subprocess.SubprocessError):
         return Check(
             "docker", WARN, "no engine answers", "start it, or join the group docker, for the mesh in containers"
@@ -238,11 +240,11 @@ def docker(path: str | None) -> Check:
 def compose(path: str | None) -> Check:
     """Check whether docker has its compose plugin."""
     try:
-        return Check("docker compose", OK, _said(path or "docker", "compose", "version", "--short").strip())
+        return Check("docker compose", OK, _program_output(path or "docker", "compose", "version", "--short").strip())
     except (OSError, subprocess.SubprocessError):
         return Check("docker compose", WARN, "not there", "install the plugin, for the mesh in containers")
 
 
-def _said(*command: str) -> str:
+def _program_output(*command: str) -> str:
     """Return what a program prints. Raises: OSError, SubprocessError."""
     return subprocess.run(command, capture_output=True, text=True, timeout=ASKED_MAX_S, check=True).stdout

@@ -64,7 +64,7 @@ def down(data: Path, purge: bool, output: str) -> int:
             click.echo(lines[0], err=output == "json")
             fail(f"{data}: {error}", EXIT_FAILED)
         document |= {"removed": had_mesh, "kept": left}
-        lines.append(_removed(data, left) if had_mesh else f"nothing to remove: no mesh ever ran on {data}")
+        lines.append(_removal_text(data, left) if had_mesh else f"nothing to remove: no mesh ever ran on {data}")
     if output == "json":
         print_json(document)
     else:
@@ -72,7 +72,7 @@ def down(data: Path, purge: bool, output: str) -> int:
     return EXIT_OK
 
 
-def _removed(data: Path, left: Sequence[str]) -> str:
+def _removal_text(data: Path, left: Sequence[str]) -> str:
     if left:
         return f"removed the mesh's data from {data}; not the mesh's, and kept: {', '.join(left)}"
     return f"removed {data}"

@@ -126,15 +126,19 @@ def _check(options: DriverOptions) -> None:
 
 def _mesh(data: Path, process: str, driver: str, options: DriverOptions) -> dict[str, str]:
     """Return how the driver reaches the mesh: as its service account, by a token that is bound to its node."""
-    state, made = read_state(data), Credentials(data / "credentials", "", {})
-    if state is None or not made.server.is_file():
+    state, credentials = read_state(data), Credentials(data / "credentials", "", {})
+    if state is None or not credentials.server.is_file():
         no_mesh(options.data, options="--device-sockets")
     try:
-        token_file = put_driver(made, process, driver, options.node)
+        token_file = put_driver(credentials, process, driver, options.node)
     except (OSError, ValueError) as error:
         fail(f"DRA driver: {error}")
-    found = {"server": str(state["grpc_target"]), "token-file": str(token_file), "events-dir": str(data / "events")}
-    return found | (_certificate(data, process) if state["security"] == "strict" else {})
+    mesh_options = {
+        "server": str(state["grpc_target"]),
+        "token-file": str(token_file),
+        "events-dir": str(data / "events"),
+    }
+    return mesh_options | (_certificate(data, process) if state["security"] == "strict" else {})
 
 
 def _certificate(data: Path, process: str) -> dict[str, str]:
@@ -156,21 +160,21 @@ def _definition(options: DriverOptions) -> DriverDefinition:
     where = f"{options.config}: " if options.config is not None else ""
     try:
         if options.config is not None:
-            found = read_driver(options.config)
+            definition = read_driver(options.config)
         elif not options.text:
             raise ValueError("want --driver NAME:DEVICES or --config FILE")
         else:
             short = parse_drivers(options.text)
             if len(short) != 1:
                 raise ValueError("want one driver")
-            found = read_definition(short[0])
+            definition = read_definition(short[0])
     except ValueError as error:
         fail(f"DRA driver: {error}")
     try:
-        check_published(found)
+        check_published(definition)
     except ValueError as error:
         fail(f"DRA driver: {where}{error}")
-    return found
+    return definition
 
 
 def _command(folder: Path, options: DriverOptions, act: str) -> int:

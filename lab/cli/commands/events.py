@@ -13,7 +13,7 @@ import msgspec
 from lab.cli.live import PodsView, console
 from lab.cli.output import EXIT_FAILED, EXIT_OK, fail, refusing
 from lab.cli.recording import runs_folder_option
-from lab.cli.sources import opened, recording_of, source_options
+from lab.cli.sources import open_recording, recording_of, source_options
 from lab.runs.folder import RunsFolder, Unreadable
 from lab.runs.record import UnknownRun
 from services.api.times import format_micro_time, seconds_in
@@ -111,11 +111,11 @@ def events(
     if path is not None:
         if run is not None or since or watch:
             raise click.UsageError("a recording takes no RUN, --since or --watch; it has --from and --to")
-        with opened(path) as found:
-            zero_s = found.meta.clock.zero_s
-            begun = (line for line in read.all(found.lines()) if _is_between(line, zero_s, from_s, to_s))
-            for line in read.shown(last(filter(asked.takes, begun), tail)):
-                _print(line, f"{found.time_of(line):10.6f}", output)
+        with open_recording(path) as reader:
+            zero_s = reader.meta.clock.zero_s
+            begun = (line for line in read.all(reader.lines()) if _is_between(line, zero_s, from_s, to_s))
+            for line in read.shown_lines(last(filter(asked.takes, begun), tail)):
+                _print(line, f"{reader.time_of(line):10.6f}", output)
         read.remark(names, tail)
         return EXIT_OK
     if run is None:
@@ -129,7 +129,7 @@ def events(
     lines, started_s = _of_run(runs, run)
     taken = (line for line in read.all(lines) if asked.takes(line) and _is_between(line, started_s, from_s, to_s))
     with refusing(Unreadable):
-        for line in read.shown(last(taken, tail)):
+        for line in read.shown_lines(last(taken, tail)):
             _print(line, f"{line.mono_ns / 1e9 - started_s:10.6f}", output)
     read.remark(names, tail)
     return EXIT_OK
@@ -149,7 +149,7 @@ class _Read:
             self._events.add(line.ev)
             yield line
 
-    def shown(self, lines: Iterable[Line]) -> Iterator[Line]:
+    def shown_lines(self, lines: Iterable[Line]) -> Iterator[Line]:
         """Yield the lines that are printed."""
         for line in lines:
             self._shown += 1
@@ -171,7 +171,7 @@ def _of_run(runs: str, name: str) -> tuple[Iterator[Line], float]:
 
     folder = RunsFolder(Path(runs))
     with refusing(UnknownRun, Unreadable):
-        record, arm, seed = folder.named(name)
+        record, arm, seed = folder.find_by_name(name)
     code = other_code(record.origin)
     if code and not is_kept(folder, record) and record.is_repeatable and (record.kind == "run" or arm):
         click.secho(f"keplab: run {record.id} was {code}; it is made again and compared", err=True, fg="yellow")
@@ -198,12 +198,12 @@ def _of_mesh(data: Path, asked: Filter, since: str, tail: int, read: _Read, *, w
         with refusing(ValueError):
             begin = format_micro_time(time.time() - seconds_in(since))
     follower, seen = Follower(folder), dict[tuple[str, str], int]()
-    old = last((line for line in _noted(read.all(read_all(folder, begin)), seen) if asked.takes(line)), tail)
-    for line in read.shown(chain(old, filter(asked.takes, _new(follower, seen)) if watch else ())):
+    old = last((line for line in _note_newest(read.all(read_all(folder, begin)), seen) if asked.takes(line)), tail)
+    for line in read.shown_lines(chain(old, filter(asked.takes, _new(follower, seen)) if watch else ())):
         _print(line, line.wall, output)
 
 
-def _noted(lines: Iterator[Line], seen: dict[tuple[str, str], int]) -> Iterator[Line]:
+def _note_newest(lines: Iterator[Line], seen: dict[tuple[str, str], int]) -> Iterator[Line]:
     """Yield the lines, and note the newest of each process."""
     for line in lines:
         seen[line.comp, line.inc] = line.seq

@@ -14,8 +14,8 @@ import msgspec
 
 from lab.cli.output import EXIT_FAILED, EXIT_OK, fail, no_mesh, output_option, print_json, print_table, refusing
 from lab.cli.scenario_files import SCENARIO
-from lab.cli.sources import opened, recording_of, source_options
-from lab.experiments.wording import counted
+from lab.cli.sources import open_recording, recording_of, source_options
+from lab.experiments.wording import count_text
 from services.runtime.mesh_directory import read_state
 
 if TYPE_CHECKING:
@@ -73,21 +73,21 @@ def explain(
     if at is not None and path is None:
         fail("--at needs a recording: a running scheduler knows only its newest decision about a pod")
     if scenario is not None:
-        answers = _simulated(scenario, seed, asked)
+        answers = _simulated_answers(scenario, seed, asked)
     else:
-        answers = _recorded(path, at, asked) if path is not None else _explained(data, asked)
+        answers = _recorded_answers(path, at, asked) if path is not None else _mesh_answers(data, asked)
     if output == "json":
         print_json(answers if asked.is_glob else answers[0])
     elif asked.is_queue:
         _show_queue(answers[0]) if path is None or scenario is not None else _show_past_queue(answers[0])
     elif path is not None and scenario is None:
-        for i, found in enumerate(answers):
+        for i, answer in enumerate(answers):
             click.echo("\n" if i else "", nl=False)
-            _show_past(found)
+            _show_past(answer)
     else:
-        for i, found in enumerate(answers):
+        for i, answer in enumerate(answers):
             click.echo("\n" if i else "", nl=False)
-            _show_pod(found)
+            _show_pod(answer)
     return EXIT_OK
 
 
@@ -126,30 +126,30 @@ class ExplainTarget:
         fail(f"no scheduler knows pod {self.namespace}/{self.name}{has}", EXIT_FAILED)
 
 
-def _explained(data: Path, asked: ExplainTarget) -> list[dict[str, Any]]:
+def _mesh_answers(data: Path, asked: ExplainTarget) -> list[dict[str, Any]]:
     """Return what the schedulers of the mesh say of each pod: the answer of the one that decided last, or waits for it;
     with what the pod's kubelet says."""
     if asked.is_queue:
         return [max(_answers(data, "/explain/queue", "scheduler"), key=lambda answer: len(answer["pods"]))]
 
-    def known() -> list[str]:
+    def pod_names() -> list[str]:
         return sorted({pod for each in _answers(data, "/explain/pods", "scheduler") for pod in each["pods"]})
 
-    found: list[dict[str, Any]] = []
-    for name in asked.names(known() if asked.is_glob else ()):
+    answers: list[dict[str, Any]] = []
+    for name in asked.names(pod_names() if asked.is_glob else ()):
         path = f"/explain/{asked.namespace}/{name}"
         answer = _latest(_answers(data, path, "scheduler"))
         if answer is not None and answer.get("node"):
             answer |= {"kubelet": next(iter(_answers(data, path, "kubelet")), None)}
-        found += [answer] if answer is not None else []
-    return found or asked.refuse(known())
+        answers += [answer] if answer is not None else []
+    return answers or asked.refuse(pod_names())
 
 
-def _recorded(path: Path, at: int | None, asked: ExplainTarget) -> list[dict[str, Any]]:
+def _recorded_answers(path: Path, at: int | None, asked: ExplainTarget) -> list[dict[str, Any]]:
     """Return what a recording says of each pod, or of the queue, at a version."""
-    from lab.scenarios.recording_summary import explained, known_pods, queue_at
+    from lab.scenarios.recording_summary import explanation_at, known_pods, queue_at
 
-    with opened(path) as recording:
+    with open_recording(path) as recording:
         first, last = recording.rv_range
         rv = at or last
         if not first <= rv <= last:
@@ -158,25 +158,27 @@ def _recorded(path: Path, at: int | None, asked: ExplainTarget) -> list[dict[str
             return [queue_at(recording, rv)]
         known = known_pods(recording, rv)
         names = asked.names(known)
-        found = [each for name in names if (each := explained(recording, asked.namespace, name, rv)) is not None]
-    return found or asked.refuse(known)
+        answers = [
+            answer for name in names if (answer := explanation_at(recording, asked.namespace, name, rv)) is not None
+        ]
+    return answers or asked.refuse(known)
 
 
-def _show_past(found: dict[str, Any]) -> None:
+def _show_past(answer: dict[str, Any]) -> None:
     """Print why a pod was where it was, and what is not known of the past."""
-    since = "" if found["since_s"] is None else f", attempt {found['attempts']} {_seconds(found['since_s'])} before"
-    where = f"was on node {found['node']}" if found["node"] else "had no node" if found["exists"] else "was gone"
-    pool = f", {found['pool']}" if found["pool"] else ""
-    click.echo(f"pod {found['pod']} {where} ({found['phase'] or 'gone'}{pool}) at version {found['rv']}{since}")
+    since = "" if answer["since_s"] is None else f", attempt {answer['attempts']} {_seconds(answer['since_s'])} before"
+    where = f"was on node {answer['node']}" if answer["node"] else "had no node" if answer["exists"] else "was gone"
+    pool = f", {answer['pool']}" if answer["pool"] else ""
+    click.echo(f"pod {answer['pod']} {where} ({answer['phase'] or 'gone'}{pool}) at version {answer['rv']}{since}")
     for label in ("message", "preempted_by", "nominated_node"):
-        if found[label]:
-            click.echo(f"{label.replace('_', ' ')}: {found[label]}")
-    if found["victims"]:
-        click.echo(f"preempts: {', '.join(found['victims'])}")
-    if found["rejected_by"] and not found["rejected"]:
-        click.echo(f"rejected by: {', '.join(found['rejected_by'])}")
-    _show_nodes(found)
-    for text in found["left_out"]:
+        if answer[label]:
+            click.echo(f"{label.replace('_', ' ')}: {answer[label]}")
+    if answer["victims"]:
+        click.echo(f"preempts: {', '.join(answer['victims'])}")
+    if answer["rejected_by"] and not answer["rejected"]:
+        click.echo(f"rejected by: {', '.join(answer['rejected_by'])}")
+    _show_nodes(answer)
+    for text in answer["left_out"]:
         click.echo(f"not known: {text}")
 
 
@@ -215,19 +217,19 @@ def _answers(data: Path, path: str, component: str) -> list[dict[str, Any]]:
     return answers
 
 
-def _simulated(scenario: Path, seed: int, asked: ExplainTarget) -> list[dict[str, Any]]:
+def _simulated_answers(scenario: Path, seed: int, asked: ExplainTarget) -> list[dict[str, Any]]:
     from lab.scenarios.run import load_scenario, simulate
     from lab.scenarios.script.scenario import ScriptError
     from services.api.meta import Key
 
-    found: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     known: set[str] = set()
 
     def ask(mesh: SimMesh) -> None:
         components: list[Any] = [mesh.instance(name) for name in mesh.components() if name.startswith("scheduler")]
         explainers = [each.explainer for each in components if each is not None]
         if asked.is_queue:
-            found.append(max((each.queue() for each in explainers), key=lambda answer: len(answer["pods"])))
+            answers.append(max((each.queue() for each in explainers), key=lambda answer: len(answer["pods"])))
             return
         known.update(pod for each in explainers for pod in each.pods())
         kubelets: list[Any] = [mesh.instance(each) for each in mesh.components() if each.startswith("kubelet/")]
@@ -237,11 +239,11 @@ def _simulated(scenario: Path, seed: int, asked: ExplainTarget) -> list[dict[str
             if answer is not None and answer["node"]:
                 waits = (kubelet.explain(key) for kubelet in kubelets if kubelet is not None)
                 answer["kubelet"] = next((wait for wait in waits if wait is not None), None)
-            found.extend([answer] if answer is not None else [])
+            answers.extend([answer] if answer is not None else [])
 
     with refusing(ScriptError):
         simulate(load_scenario(scenario), seed=seed, afterwards=ask)
-    return found or asked.refuse(sorted(known))
+    return answers or asked.refuse(sorted(known))
 
 
 def _latest(answers: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -259,48 +261,50 @@ def _by_time(found: dict[str, Any]) -> str:
     return "never by time alone" if found["pool"] == "gated" else "its turn is to come"
 
 
-def _show_pod(found: dict[str, Any]) -> None:
-    pool, node = found["pool"], found["node"]
+def _show_pod(answer: dict[str, Any]) -> None:
+    pool, node = answer["pool"], answer["node"]
     if node:
-        click.echo(f"pod {found['pod']} is on node {node} ({found['phase'] or 'gone'}), attempt {found['attempts']}")
+        click.echo(f"pod {answer['pod']} is on node {node} ({answer['phase'] or 'gone'}), attempt {answer['attempts']}")
     elif pool:
         click.echo(
-            f"pod {found['pod']} has no node: {pool} for {_seconds(found['pool_since_s'])}, "
-            f"{counted(found['attempts'], 'attempt')}, {_by_time(found)}"
+            f"pod {answer['pod']} has no node: {pool} for {_seconds(answer['pool_since_s'])}, "
+            f"{count_text(answer['attempts'], 'attempt')}, {_by_time(answer)}"
         )
     else:
-        gone = "has no node and waits nowhere" if found["exists"] else "is gone"
-        click.echo(f"pod {found['pod']} {gone}; last attempt {found['attempts']}: {found['outcome'] or 'never tried'}")
+        gone = "has no node and waits nowhere" if answer["exists"] else "is gone"
+        click.echo(
+            f"pod {answer['pod']} {gone}; last attempt {answer['attempts']}: {answer['outcome'] or 'never tried'}"
+        )
     for label, key in (
         ("message", "message"),
         ("gated by", "gated_by"),
         ("nominated to", "nominated_node"),
         ("preempted by", "preempted_by"),
     ):
-        if found.get(key):
-            click.echo(f"{label}: {found[key]}")
-    if found.get("kubelet"):
-        click.echo(f"waits for: {_claim_wait(found['kubelet'])}")
-    if found["victims"]:
-        click.echo(f"preempts: {', '.join(found['victims'])}")
-    if found["excluded"]:
-        click.echo("stays away from: " + ", ".join(f"{n} ({why})" for n, why in sorted(found["excluded"].items())))
-    _show_nodes(found)
-    if found.get("devices"):
+        if answer.get(key):
+            click.echo(f"{label}: {answer[key]}")
+    if answer.get("kubelet"):
+        click.echo(f"waits for: {_claim_wait(answer['kubelet'])}")
+    if answer["victims"]:
+        click.echo(f"preempts: {', '.join(answer['victims'])}")
+    if answer["excluded"]:
+        click.echo("stays away from: " + ", ".join(f"{n} ({why})" for n, why in sorted(answer["excluded"].items())))
+    _show_nodes(answer)
+    if answer.get("devices"):
         click.echo("\nDevices for its claims, each request alone:")
-        rows = [row for short in found["devices"] for row in _device_rows(short)]
+        rows = [row for short in answer["devices"] for row in _device_rows(short)]
         print_table(("claim", "request", "node", "wants", "usable", "the others"), rows, texts=6)
-    if found.get("features"):
+    if answer.get("features"):
         click.echo("\nFeatures that it needs and nodes do not declare:")
-        rows = [(each["node"], ", ".join(each["missing"])) for each in found["features"]]
+        rows = [(each["node"], ", ".join(each["missing"])) for each in answer["features"]]
         print_table(("node", "missing"), rows, texts=2)
-    if found["would_fit_if"]:
+    if answer["would_fit_if"]:
         click.echo("\nIt would fit with any one of these changes (each was filtered again):")
-        rows = [(c["dimension"], c["change"], _named(c)) for c in found["would_fit_if"]]
+        rows = [(c["dimension"], c["change"], _node_names(c)) for c in answer["would_fit_if"]]
         print_table(("dimension", "change", "then on"), rows)
-    if found["wakes_on"]:
+    if answer["wakes_on"]:
         click.echo("\nTried again after:")
-        for event in found["wakes_on"]:
+        for event in answer["wakes_on"]:
             click.echo(f"  {event}")
 
 
@@ -310,7 +314,7 @@ def _claim_wait(wait: dict[str, Any]) -> str:
     if wait["since_s"] is not None:
         parts.append(f"for {_seconds(wait['since_s'])}")
     if wait["failures"]:
-        parts.append(f"FailedPrepareDynamicResources {counted(wait['failures'], 'time')}")
+        parts.append(f"FailedPrepareDynamicResources {count_text(wait['failures'], 'time')}")
     if wait["next_try_in_s"] is not None:
         parts.append(f"next try in {_seconds(wait['next_try_in_s'])}")
     return str(wait["waits_for"]) + (f" ({', '.join(parts)})" if parts else "")
@@ -319,38 +323,38 @@ def _claim_wait(wait: dict[str, Any]) -> str:
 def _device_rows(short: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Return a row for each reason against devices, at least one."""
     head = (short["claim"], short["request"], short["node"], short["wanted"], short["usable"])
-    said = []
+    texts = []
     for reason, devices in short["refused"].items():
         more = len(devices) - DEVICES_NAMED
-        said.append(", ".join(devices[:DEVICES_NAMED]) + (f" and {more} more" if more > 0 else "") + f": {reason}")
-    return [(*head, text) for text in said or ["-" if short["usable"] else "there are no devices"]]
+        texts.append(", ".join(devices[:DEVICES_NAMED]) + (f" and {more} more" if more > 0 else "") + f": {reason}")
+    return [(*head, text) for text in texts or ["-" if short["usable"] else "there are no devices"]]
 
 
-def _named(change: dict[str, Any]) -> str:
+def _node_names(change: dict[str, Any]) -> str:
     more = change["node_count"] - len(change["nodes"])
     return ", ".join(change["nodes"]) + (f" and {more} more" if more > 0 else "")
 
 
-def _show_nodes(found: dict[str, Any]) -> None:
-    if found["rejected"]:
-        click.echo(f"\n{counted(found['evaluated'], 'node was', 'nodes were')} looked at; refused by:")
-        by_plugin = found["rejected"].items()
+def _show_nodes(answer: dict[str, Any]) -> None:
+    if answer["rejected"]:
+        click.echo(f"\n{count_text(answer['evaluated'], 'node was', 'nodes were')} looked at; refused by:")
+        by_plugin = answer["rejected"].items()
         rows = [(plugin, *row) for plugin, reasons in by_plugin for row in sorted(reasons.items())]
         print_table(("plugin", "reason", "nodes"), rows, texts=2)
-    if found["final"]:
-        best = sorted(found["final"], key=lambda n: (-found["final"][n], n))[:BEST_NODES]
-        looked_at = counted(found["evaluated"], "node")
-        click.echo(f"\n{found['feasible_count']} of {looked_at} fitted; scores of the best, 0 to 100:")
-        plugins = sorted(found["scores"])
-        weights = found["weights"]
+    if answer["final"]:
+        best = sorted(answer["final"], key=lambda n: (-answer["final"][n], n))[:BEST_NODES]
+        looked_at = count_text(answer["evaluated"], "node")
+        click.echo(f"\n{answer['feasible_count']} of {looked_at} fitted; scores of the best, 0 to 100:")
+        plugins = sorted(answer["scores"])
+        weights = answer["weights"]
         columns = ("node", *(f"{plugin} ×{weights[plugin]}" for plugin in plugins), "sum")
-        rows = [(n, *(found["scores"][p].get(n, "-") for p in plugins), found["final"][n]) for n in best]
+        rows = [(n, *(answer["scores"][p].get(n, "-") for p in plugins), answer["final"][n]) for n in best]
         print_table(columns, rows, texts=1)
 
 
-def _show_queue(found: dict[str, Any]) -> None:
-    click.echo(", ".join(f"{count} {pool}" for pool, count in found["counts"].items()))
-    if not found["pods"]:
+def _show_queue(queue: dict[str, Any]) -> None:
+    click.echo(", ".join(f"{count} {pool}" for pool, count in queue["counts"].items()))
+    if not queue["pods"]:
         click.echo("no pod waits")
         return
     click.echo()
@@ -368,6 +372,6 @@ def _show_queue(found: dict[str, Any]) -> None:
                 pod["gated_by"] or ", ".join(pod["rejected_by"]),
                 pod["nominated_node"],
             )
-            for pod in found["pods"]
+            for pod in queue["pods"]
         ],
     )

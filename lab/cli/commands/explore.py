@@ -21,13 +21,13 @@ from lab.cli.output import (
 )
 from lab.cli.scenario_files import SCENARIO
 from lab.cli.sweep import workers_option
-from lab.experiments.wording import counted
-from lab.explore.diagram import held, short, steps_of, text_diagram
+from lab.experiments.wording import count_text
+from lab.explore.diagram import hold_text, short, steps_of, text_diagram
 from lab.explore.moments import Event, EventError, nameable, parse_event
 from lab.explore.picture import svg_diagram
 from lab.explore.recorder import Finding, Trial
 from lab.explore.replay import ReplayError, overtaken_by, read_replay, write_replay
-from lab.explore.search import Report, Task, record, replayed
+from lab.explore.search import Report, Task, record, run_replay
 from lab.explore.search import explore as search_orders
 from lab.scenarios.run import load_scenario
 from lab.scenarios.script.scenario import ScriptError
@@ -118,11 +118,11 @@ def explore(
         event, numbers = parse_event(around), tuple(range(seed, seed + seeds))
         task = Task(str(file), event, budget, numbers, assignments, window / 2, depth, first, workers)
         report = _explore(task, quiet=output == "json")
-    for number, found in enumerate(report.found):
+    for number, finding in enumerate(report.found):
         if save is not None:
-            write_file(_numbered(save, number), write_replay(found, around))
+            write_file(_numbered_path(save, number), write_replay(finding, around))
         if svg is not None:
-            write_file(_numbered(svg, number), _picture(found))
+            write_file(_numbered_path(svg, number), _picture(finding))
     if output == "json":
         print_json(document(report, event))
     else:
@@ -151,13 +151,13 @@ def _explore(task: Task, *, quiet: bool) -> Report:
         return search_orders(task, progress)
 
 
-def _numbered(path: Path, number: int) -> Path:
+def _numbered_path(path: Path, number: int) -> Path:
     """Return the file of the n-th thing found: race.json, then race-2.json."""
     return path if number == 0 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
 
 
 def _picture(found: Finding) -> str:
-    holds = "; ".join(f"{short(hold.delivery)} held {held(hold.held_s)}" for hold in found.schedule)
+    holds = "; ".join(f"{short(hold.delivery)} held {hold_text(hold.held_s)}" for hold in found.schedule)
     scenario = load_scenario(found.run.trial.scenario)
     title = f"{scenario.title or scenario.name}: {found.broke.broke or 'nothing'} breaks"
     return svg_diagram(steps_of(found.run, found.broke), title, holds or "undisturbed")
@@ -177,19 +177,19 @@ def document(report: Report, event: Event) -> dict[str, Any]:
     }
 
 
-def _found_document(found: Finding) -> dict[str, Any]:
-    steps = steps_of(found.run, found.broke)
+def _found_document(finding: Finding) -> dict[str, Any]:
+    steps = steps_of(finding.run, finding.broke)
     return {
-        "broke": found.broke.broke,
-        "detail": found.broke.detail,
-        "objects": list(found.broke.objects),
-        "at": round(found.broke.at_s, 6),
-        "also": list(found.also),
-        "seed": found.run.trial.seed,
-        "times": found.count,
-        "digest": found.run.result.digest,
-        "schedule": [{"delivery": hold.delivery, "held_s": hold.held_s} for hold in found.schedule],
-        "found_with": len(found.first),
+        "broke": finding.broke.broke,
+        "detail": finding.broke.detail,
+        "objects": list(finding.broke.objects),
+        "at": round(finding.broke.at_s, 6),
+        "also": list(finding.also),
+        "seed": finding.run.trial.seed,
+        "times": finding.count,
+        "digest": finding.run.result.digest,
+        "schedule": [{"delivery": hold.delivery, "held_s": hold.held_s} for hold in finding.schedule],
+        "found_with": len(finding.first),
         "steps": [
             {
                 "at": round(s.at_s, 6),
@@ -205,10 +205,10 @@ def _found_document(found: Finding) -> dict[str, Any]:
 
 
 def _show(report: Report, save: Path | None) -> None:
-    for number, found in enumerate(report.found):
-        _show_found(found)
+    for number, finding in enumerate(report.found):
+        _show_found(finding)
         if save is not None:
-            console.print(f"  keplab explore --replay {_numbered(save, number)}", markup=False)
+            console.print(f"  keplab explore --replay {_numbered_path(save, number)}", markup=False)
         console.print()
     if report.is_interrupted:
         what = f"interrupted, {len(report.found) or 'nothing'} found"
@@ -216,39 +216,39 @@ def _show(report: Report, save: Path | None) -> None:
         what = f"{len(report.found)} found" if report.found else "nothing breaks"
     shrunk = f" and {report.shrink_runs} to shrink them" if report.shrink_runs else ""
     console.print(
-        f"{what} in {counted(report.runs, 'run')}{shrunk}, {counted(len(report.moments), 'moment')}, "
-        f"{counted(report.candidates, 'message')} that could be held",
+        f"{what} in {count_text(report.runs, 'run')}{shrunk}, {count_text(len(report.moments), 'moment')}, "
+        f"{count_text(report.candidates, 'message')} that could be held",
         markup=False,
     )
 
 
-def _show_found(found: Finding) -> None:
+def _show_found(finding: Finding) -> None:
     console.print("[red]✗[/] ", end="")
-    objects = f" {', '.join(found.broke.objects)}" if found.broke.objects else ""
-    console.print(f"{found.broke.broke} at {found.broke.at_s:.3f} s{objects}: {found.broke.detail}", markup=False)
-    if not found.schedule:
-        console.print(f"  undisturbed, seed {found.run.trial.seed}: no message has to be held", markup=False)
-    for hold in found.schedule:
-        console.print(f"  held {held(hold.held_s)}: {hold.delivery}", markup=False)
-        if past := overtaken_by(found.run, hold):
+    objects = f" {', '.join(finding.broke.objects)}" if finding.broke.objects else ""
+    console.print(f"{finding.broke.broke} at {finding.broke.at_s:.3f} s{objects}: {finding.broke.detail}", markup=False)
+    if not finding.schedule:
+        console.print(f"  undisturbed, seed {finding.run.trial.seed}: no message has to be held", markup=False)
+    for hold in finding.schedule:
+        console.print(f"  held {hold_text(hold.held_s)}: {hold.delivery}", markup=False)
+        if past := overtaken_by(finding.run, hold):
             console.print(f"    overtaken by {past}", markup=False)
-    also = f", with {', '.join(found.also)}" if found.also else ""
-    console.print(f"  in {found.count} of the runs{also}, seed {found.run.trial.seed}\n", markup=False)
-    for line in text_diagram(steps_of(found.run, found.broke)):
+    also = f", with {', '.join(finding.also)}" if finding.also else ""
+    console.print(f"  in {finding.count} of the runs{also}, seed {finding.run.trial.seed}\n", markup=False)
+    for line in text_diagram(steps_of(finding.run, finding.broke)):
         console.print(f"  {line}", markup=False, soft_wrap=True)
 
 
 def _replay(file: Path | None, path: Path, svg: Path | None, output: str) -> int:
     with refusing(ReplayError, ScriptError):
         saved = read_replay(path)
-        found, is_same = replayed(saved, str(file) if file is not None else "")
+        finding, is_same = run_replay(saved, str(file) if file is not None else "")
     if svg is not None:
-        write_file(svg, _picture(found))
+        write_file(svg, _picture(finding))
     if output == "json":
-        print_json({"scenario": saved.scenario, "same_digest": is_same, **_found_document(found)})
+        print_json({"scenario": saved.scenario, "same_digest": is_same, **_found_document(finding)})
     else:
-        _show_found(found)
-        digest, known = found.run.result.digest[:16], saved.digest[:16]
+        _show_found(finding)
+        digest, known = finding.run.result.digest[:16], saved.digest[:16]
         again = f"the same run again, digest {digest}" if is_same else f"another run: digest {digest}, not {known}"
         console.print(f"\n{again}")
-    return EXIT_FAILED if found.broke.broke else EXIT_OK
+    return EXIT_FAILED if finding.broke.broke else EXIT_OK

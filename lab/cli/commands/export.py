@@ -24,7 +24,7 @@ from lab.exchange.reading import Source
 from lab.exchange.recorder import LEFT_OUT, Recorder
 from lab.exchange.rest.kubeconfig import Access
 from lab.exchange.stream import Refused
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from services.runtime.real import RealClock
 
 EPILOG = """\
@@ -121,5 +121,5 @@ async def _export(
         named = ", ".join(f"{count} {kind}" for kind, count in sorted(other.items()))
         click.echo(f"left out: kinds that the format does not have: {named}", err=True)
     written = getattr(writer, "written", recorder.objects - sum(other.values()))
-    click.echo(f"{counted(written, 'object is', 'objects are')} in {shown}", err=path is shown)
+    click.echo(f"{count_text(written, 'object is', 'objects are')} in {shown}", err=path is shown)
     return EXIT_FAILED if recorder.failures and not recorder.objects else EXIT_OK

@@ -25,7 +25,7 @@ from lab.cli.output import (
 )
 from lab.cli.results import show_result
 from lab.cli.scenario_files import SCENARIO
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.scenarios.initial_state import PODS, State, StateError, write_state
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
@@ -96,7 +96,7 @@ def fork(
     The simulation begins from the present state, or from the state at a resource version, and runs FILE. The exit code
     is 1 when an expectation or invariant failed.
     """
-    overrides = Switches.parse(assignments).chosen
+    overrides = Switches.parse(assignments).chosen_values
     if file is not None and lines:
         fail(f"{file} and -e {lines[0]!r}: want one of them")
     with refusing(StateError):
@@ -124,7 +124,7 @@ def fork(
     if output == "json":
         print_json({**result.document(), "at": state.rv, "time": format_time(state.wall_s), "pods": changes})
     else:
-        click.echo(f"from version {state.rv}, {format_time(state.wall_s)}: {counted(len(state.objects), 'object')}")
+        click.echo(f"from version {state.rv}, {format_time(state.wall_s)}: {count_text(len(state.objects), 'object')}")
         show_result(result, scenario.title)
         _show(changes, len(ended))
     return EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED
@@ -138,7 +138,7 @@ def _save(path: Path, state: State, output: str) -> None:
     if output == "json":
         print_json({"file": str(path), "at": state.rv, "objects": len(state.objects)})
     else:
-        click.echo(f"version {state.rv} with {counted(len(state.objects), 'object')} is in {path}")
+        click.echo(f"version {state.rv} with {count_text(len(state.objects), 'object')} is in {path}")
 
 
 def _scenario(lines: tuple[str, ...], duration: str) -> Scenario:
@@ -164,13 +164,13 @@ def _changes(before: Iterable[Document], after: Iterable[Document]) -> Iterable[
     """Yield the pods that are not as they were: gone, new, on another node, in another phase, restarted."""
     was, now = ({pod["metadata"]["uid"]: pod for pod in side} for side in (before, after))
     for uid, pod in {**was, **now}.items():
-        old, new = (_shown(side.get(uid)) for side in (was, now))
+        old, new = (_pod_text(side.get(uid)) for side in (was, now))
         if old != new:
             metadata = pod["metadata"]
             yield {"namespace": metadata["namespace"], "name": metadata["name"], "uid": uid, "from": old, "to": new}
 
 
-def _shown(pod: Document | None) -> str:
+def _pod_text(pod: Document | None) -> str:
     if pod is None:
         return ""
     status = pod.get("status") or {}
@@ -182,7 +182,7 @@ def _shown(pod: Document | None) -> str:
 
 def _show(changes: list[dict[str, Any]], pods: int) -> None:
     if not changes:
-        click.echo(f"  all is as it was: {counted(pods, 'pod')}")
+        click.echo(f"  all is as it was: {count_text(pods, 'pod')}")
         return
     click.echo()
     rows = [(f"{each['namespace']}/{each['name']}", each["from"] or "-", each["to"] or "gone") for each in changes]

@@ -66,13 +66,13 @@ def get(
     kind = kind_named(api, word)
     place, is_table = "" if everywhere else namespace, output == "text"
     with refusing(ApiError, code=EXIT_FAILED):
-        found = api.objects(ObjectQuery(kind, place, name, is_table, at, selector, field_selector))
+        document = api.objects(ObjectQuery(kind, place, name, is_table, at, selector, field_selector))
     if output == "json":
-        print_json(found)
+        print_json(document)
     elif output == "yaml":
-        click.echo(yaml.safe_dump(found, sort_keys=False), nl=False)
+        click.echo(yaml.safe_dump(document, sort_keys=False), nl=False)
     else:
-        _show(found, kind, at, with_namespace=everywhere and kind.is_namespaced)
+        _show(document, kind, at, with_namespace=everywhere and kind.is_namespaced)
     return EXIT_OK
 
 

@@ -47,18 +47,18 @@ def history(
     api = objects_of(data, recording)
     kind = kind_named(api, word)
     with refusing(ApiError, code=EXIT_FAILED):
-        found = api.history(kind, namespace, name, limit)
+        document = api.history(kind, namespace, name, limit)
     if output == "json":
-        print_json(found)
+        print_json(document)
         return EXIT_OK
-    start, more = found["metadata"]["windowStart"], found["metadata"].get("remainingItemCount", 0)
-    if found["items"]:
+    start, more = document["metadata"]["windowStart"], document["metadata"].get("remainingItemCount", 0)
+    if document["items"]:
         columns = ("TIME", "VERSION", "CHANGE", "USER", "REQUEST", "TRACE", "FIELDS")
-        print_table(columns, [_row(item) for item in found["items"]])
+        print_table(columns, [_row(item) for item in document["items"]])
     else:
         click.echo(f"{kind.title} {name} has not changed since version {start}")
     if more:
-        click.echo(f"\n{more} older changes are not shown; --limit {more + len(found['items'])} shows them")
+        click.echo(f"\n{more} older changes are not shown; --limit {more + len(document['items'])} shows them")
     return EXIT_OK
 
 

@@ -41,7 +41,7 @@ from lab.exchange.rest.kubeconfig import read_access
 from lab.exchange.rules import Rules
 from lab.exchange.spool import Spool
 from lab.exchange.stream import Change, Placed, Refused, Stream
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.scenarios.initial_state import StateError
 from services.api.errors import BadRequest, UnknownOutcome
 from services.api.meta import Document, metadata_of
@@ -164,10 +164,10 @@ def import_objects(
     if bool(files) == bool(kubeconfig):
         fail("want files or --kubeconfig" + (", not both" if files else ""))
     with refusing(Refused, StateError, ValueError):
-        wanted = _wanted(kinds, namespaces, selector)
-        said = {"from": begin, "to": end, "sample": sample, "seed": seed, "compress": compress, "scale": scale}
-        said |= {"machine": machine, "gpu-share": gpu_share, **options_of(options)}
-        given = {name: value for name, value in said.items() if value}
+        wanted = _import_filter(kinds, namespaces, selector)
+        trace_options = {"from": begin, "to": end, "sample": sample, "seed": seed, "compress": compress, "scale": scale}
+        trace_options |= {"machine": machine, "gpu-share": gpu_share, **options_of(options)}
+        given = {name: value for name, value in trace_options.items() if value}
         if folder is not None:
             return _into_scenario(files, format_name or "", folder, pods, given, salt, is_lenient=lenient)
         if salt is not None and files:
@@ -226,7 +226,7 @@ async def _run(asked: _ImportOptions, wanted: Wanted, keep_owners: bool | None) 
             is_kept = bool(keep_owners)
             await _collect(asked, asked.kubeconfig, wanted, spool)
         else:
-            streams = _opened(asked)
+            streams = _open_streams(asked)
             is_kept = keep_owners if keep_owners is not None else all(s.origin.format == "kwok" for s in streams)
             for stream in streams:
                 spool.put_all(each for each in stream.objects if wanted(each.document))
@@ -249,7 +249,7 @@ async def _run(asked: _ImportOptions, wanted: Wanted, keep_owners: bool | None) 
     return EXIT_FAILED if loaded.failures else EXIT_OK
 
 
-def _opened(asked: _ImportOptions) -> list[Stream]:
+def _open_streams(asked: _ImportOptions) -> list[Stream]:
     reading = Reading(RealClock().wall(), asked.is_lenient, asked.options)
     return [stream for _, stream in _streams(asked.files, asked.format_name, reading)]
 
@@ -257,15 +257,15 @@ def _opened(asked: _ImportOptions) -> list[Stream]:
 def _streams(files: Sequence[Path], format_name: str, reading: Reading) -> list[tuple[Format, Stream]]:
     """Return the files' streams; tables of one trace are one stream."""
     sources = [source_of(path) for path in files]
-    found = [format_of(source, format_name) for source in sources]
-    for source, each in zip(sources, found, strict=True):
-        say_guess(source, each, format_name)
-    if found[0].read_many is not None and all(each is found[0] for each in found):
-        unknown = next((name for name in reading.options if name not in found[0].options), None)
+    formats = [format_of(source, format_name) for source in sources]
+    for source, file_format in zip(sources, formats, strict=True):
+        say_guess(source, file_format, format_name)
+    if formats[0].read_many is not None and all(each is formats[0] for each in formats):
+        unknown = next((name for name in reading.options if name not in formats[0].options), None)
         if unknown is not None:
-            raise Refused(f"{sources[0].file}: format {found[0].name} has no option {unknown!r}")
-        return [(found[0], found[0].read_many(sources, reading))]
-    return [open_stream(source, reading, each.name) for source, each in zip(sources, found, strict=True)]
+            raise Refused(f"{sources[0].file}: format {formats[0].name} has no option {unknown!r}")
+        return [(formats[0], formats[0].read_many(sources, reading))]
+    return [open_stream(source, reading, each.name) for source, each in zip(sources, formats, strict=True)]
 
 
 class _Collecting:
@@ -288,10 +288,10 @@ class _Collecting:
 async def _collect(asked: _ImportOptions, kubeconfig: Path, wanted: Wanted, spool: Spool) -> None:
     access = read_access(kubeconfig, asked.context)
     async with Cluster(access) as cluster:
-        found = [each for each in await cluster.kinds(_words(asked.kinds)) if each.name not in LEFT_OUT]
+        kinds = [each for each in await cluster.kinds(_words(asked.kinds)) if each.name not in LEFT_OUT]
         writer = _Collecting(spool, wanted, access.server)
         recorder = Recorder(cluster, writer, RealClock(), selector=asked.selector, has_secrets=False)
-        await recorder.snapshot(found)
+        await recorder.snapshot(kinds)
     for line in recorder.failures:
         click.echo(f"left out: {line}", err=True)
 
@@ -306,7 +306,7 @@ async def _load(objects: Iterator[Placed], count: int, rules: Rules, data: Path)
                     return await loader.load(noted.of(objects))
                 except asyncio.CancelledError:
                     done = loader.loaded.created + loader.loaded.updated
-                    whole = counted(count, "object is", "objects are")
+                    whole = count_text(count, "object is", "objects are")
                     click.echo(f"{done} of {whole} loaded; import again to go on", err=True)
                     raise
 
@@ -324,7 +324,7 @@ def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
 
-def _wanted(kinds: str, namespaces: str, selector: str) -> Wanted:
+def _import_filter(kinds: str, namespaces: str, selector: str) -> Wanted:
     """Return what is to be imported. Raises: ValueError for a selector that cannot be read."""
     places = frozenset(_words(namespaces))
     names = [word.lower() for word in _words(kinds)]
@@ -364,32 +364,32 @@ def _into_scenario(
     if not files or any(str(path) == "-" for path in files):
         fail("--into-scenario: want files")
     reading = Reading(WALL_S, is_lenient, options)
-    (found, stream), *others = _streams(files, format_name, reading)
+    (file_format, stream), *others = _streams(files, format_name, reading)
     if others:
         fail(f"--into-scenario: want one file, or the tables of one trace, not {files[1]} beside {files[0]}")
     scenario = folder / f"{folder.name}.txt"
     if scenario.exists():
         fail(f"{scenario} is there already")
     about: list[str] = []
-    name, written = files[0].name, found.name
+    name, written = files[0].name, file_format.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if found.source:
+        if file_format.source:
             name, written = f"{folder.name}.yaml", "kwok"
             has_nodes, has_changes = _convert(stream, folder / name)
-            about += [found.source, *(f"{count} {what}" for what, count in stream.notes.items())]
+            about += [file_format.source, *(f"{count} {what}" for what, count in stream.notes.items())]
             options = NO_OPTIONS
         else:
             has_nodes = [each.document.get("kind") for each in stream.objects].count("Node") > 0
             has_changes = next(stream.changes, None) is not None
             shutil.copyfile(files[0], folder / name)
-            has_nodes = has_nodes or not found.is_virtual
+            has_nodes = has_nodes or not file_format.is_virtual
         if salt is not None:
             plain = Source(folder / name)
-            made = f"anonymised-{name}"
-            written = anonymise_files([plain], read_salt(salt), folder / made, written, options)
+            anonymised_name = f"anonymised-{name}"
+            written = anonymise_files([plain], read_salt(salt), folder / anonymised_name, written, options)
             (folder / name).unlink()
-            name = made
+            name = anonymised_name
         text = scenario_text(
             name,
             written,
@@ -448,14 +448,14 @@ def _into_recording(
         not_recorded=[NOT_RECORDED],
         about=[each.source for each, _ in streams if each.source],
     )
-    made = write_recording(path, meta, [stream for _, stream in streams], reading.began_wall_s, wanted)
+    summary = write_recording(path, meta, [stream for _, stream in streams], reading.began_wall_s, wanted)
     for _, stream in streams:
         show_notes(stream)
-    for line in made.left_out.lines():
+    for line in summary.left_out.lines():
         click.echo(f"  left out: {line}")
-    if made.failure:
-        fail(made.failure, EXIT_FAILED)
-    click.echo(f"{counted(made.versions, 'version is', 'versions are')} in {path}; try: keplab ui --run {path}")
+    if summary.failure:
+        fail(summary.failure, EXIT_FAILED)
+    click.echo(f"{count_text(summary.versions, 'version is', 'versions are')} in {path}; try: keplab ui --run {path}")
     return EXIT_OK
 
 

@@ -54,19 +54,19 @@ def logs(names: tuple[str, ...], follow: bool, since: str, since_time: str, tail
     mesh.
     """
     begin = _begin(since, since_time)
-    chosen = _chosen(data, names)
+    chosen = _log_paths(data, names)
     has_prefix = len(chosen) > 1
     tails = {name: Tail(name, path) for name, path in chosen.items()} if follow else {}
     old = (lines_of(name, path, begin, tail) for name, path in chosen.items())
     for line in merge(*old, key=lambda line: line.timestamp):
         _print(line, output, has_prefix=has_prefix)
     while follow:
-        for name, path in _chosen(data, names).items():
+        for name, path in _log_paths(data, names).items():
             tails.setdefault(name, Tail(name, path, is_new=True))
-        found = sorted((line for each in tails.values() for line in each.poll()), key=lambda line: line.timestamp)
-        for line in found:
+        lines = sorted((line for each in tails.values() for line in each.poll()), key=lambda line: line.timestamp)
+        for line in lines:
             _print(line, output, has_prefix=has_prefix)
-        if not found:
+        if not lines:
             time.sleep(POLL_S)
     return EXIT_OK
 
@@ -81,18 +81,18 @@ def _begin(since: str, since_time: str) -> str:
         return format_micro_time(parse_time(since_time)) if since_time else ""
 
 
-def _chosen(data: Path, names: tuple[str, ...]) -> dict[str, Path]:
+def _log_paths(data: Path, names: tuple[str, ...]) -> dict[str, Path]:
     """Return the processes that are asked for; a name that none has ends the command."""
     known = processes(data)
     if not known:
         fail(f"no mesh has run on {data}; start one with `keplab up`", EXIT_FAILED)
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name in names:
         of_name = {each: path for each, path in known.items() if each == name or each.startswith(f"{name}/")}
         if not of_name:
             fail(f"no process is called {name!r}; there are {', '.join(known)}")
-        found |= of_name
-    return found if names else known
+        paths |= of_name
+    return paths if names else known
 
 
 def _print(line: LogLine, output: str, *, has_prefix: bool) -> None:

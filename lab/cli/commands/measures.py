@@ -27,15 +27,15 @@ def measures(pattern: str, output: str) -> int:
     """
     wanted = pattern.lower()
     known = [*MEASURES, *measures_of_packages()]
-    found = [each for each in known if wanted in each.name.lower() or wanted in each.meaning.lower()]
+    matches = [each for each in known if wanted in each.name.lower() or wanted in each.meaning.lower()]
     if output == "json":
-        print_json({"measures": [each.document() for each in found]})
-    elif found:
+        print_json({"measures": [each.document() for each in matches]})
+    elif matches:
         print_table(
             ("NAME", "UNIT", "BETTER", "MEANING", "FROM"),
-            [(each.name, each.unit, each.better, each.meaning, each.source) for each in found],
+            [(each.name, each.unit, each.better, each.meaning, each.source) for each in matches],
             spare=("FROM",),
         )
     else:
         click.echo(f"no measure has {pattern!r} in its name or meaning", err=True)
-    return EXIT_OK if found else EXIT_FAILED
+    return EXIT_OK if matches else EXIT_FAILED

@@ -54,7 +54,7 @@ def experiment(name: str, top: Path, output: str) -> int:
     path = f"experiments/{words['name']}" if is_inside else words["name"]
     folder = f'Path(__file__).parents[2] / "experiments" / "{words["name"]}"' if is_inside else "Path(__file__).parent"
     test = "tests/scenarios" if is_inside else path
-    made = {
+    skeletons = {
         f"{path}/{words['name']}.txt": "experiment.txt",
         f"{path}/README.md": "experiment.md",
         f"{test}/test_{words['snake']}.py": "experiment_test.py",
@@ -66,7 +66,9 @@ def experiment(name: str, top: Path, output: str) -> int:
         f"pytest {test}/test_{words['snake']}.py",
         "replace nodes, pods and arms by those of your question; `keplab switches` lists what arms can differ in",
     )
-    return _make(top, made, words | {"path": path, "folder": folder, "gap": "\n" if is_inside else ""}, steps, output)
+    return _make(
+        top, skeletons, words | {"path": path, "folder": folder, "gap": "\n" if is_inside else ""}, steps, output
+    )
 
 
 @new.command("plugin", epilog=EPILOG)
@@ -81,7 +83,7 @@ def plugin(name: str, top: Path, is_package: bool, output: str) -> int:
     words = _words(name)
     if is_package or not _is_repository(top):
         name, words = words["name"], words | {"module": f"keplab_{words['snake']}"}
-        made = {
+        skeletons = {
             f"{name}/{words['module']}.py": "plugin.py",
             f"{name}/test_{words['snake']}.py": "package_test.py",
             f"{name}/{name}.txt": "plugin.txt",
@@ -97,7 +99,7 @@ def plugin(name: str, top: Path, is_package: bool, output: str) -> int:
         )
     else:
         path = f"experiments/{words['name']}"
-        made = {
+        skeletons = {
             f"scheduler/plugins/{words['snake']}.py": "plugin.py",
             f"tests/unit/scheduler/plugins/test_{words['snake']}.py": "plugin_test.py",
             f"{path}/{words['name']}.txt": "plugin.txt",
@@ -110,7 +112,7 @@ def plugin(name: str, top: Path, is_package: bool, output: str) -> int:
             "to turn it on for everybody: DEFAULT in scheduler/configuration/plugins.py",
             "to turn it on by a switch: an entry in services/api/switches.py, and a line in `defaults()` there",
         )
-    return _make(top, made, words, steps, output)
+    return _make(top, skeletons, words, steps, output)
 
 
 @new.command("controller", epilog=EPILOG)
@@ -124,7 +126,7 @@ def controller(name: str, top: Path, output: str) -> int:
     _in_repository(top, "a controller of your own is a process of its own: see examples/train-job there")
     folder = f"services/controllers/{words['snake']}"
     test = f"tests/unit/controllers/{words['snake']}/test_{words['snake']}.py"
-    made = {
+    skeletons = {
         f"{folder}/__init__.py": "package.py",
         f"{folder}/controller.py": "controller.py",
         f"{folder}/role.yaml": "controller.yaml",
@@ -137,7 +139,7 @@ def controller(name: str, top: Path, output: str) -> int:
         f"{folder}/policy.txt says the same a second time, by hand: invariant I24 judges every call by it",
         "every `keplab run` and `keplab up` runs it with the others",
     )
-    return _make(top, made, words, steps, output)
+    return _make(top, skeletons, words, steps, output)
 
 
 @new.command("kind", epilog=EPILOG)
@@ -154,14 +156,14 @@ def kind(name: str, group: str, top: Path, output: str) -> int:
     _in_repository(top, "a kind that needs no code is a CustomResourceDefinition: kubectl apply it to `keplab up`")
     module = words["camel"].lower()
     test = f"tests/unit/api/test_{module}.py"
-    made = {f"services/api/kinds/{module}.py": "kind.py", test: "kind_test.py"}
+    skeletons = {f"services/api/kinds/{module}.py": "kind.py", test: "kind_test.py"}
     steps = (
         f"pytest {test}",
         "tests/unit/api/test_kinds.py lists every kind as `kubectl api-resources` does: add yours",
         "tests/fuzz/valid_objects.yaml has a valid object of every kind: add yours",
         "rules for its fields, if it has any, are a table in apiserver_fake/registry/strategies/",
     )
-    return _make(top, made, words | {"module": module, "group": group}, steps, output)
+    return _make(top, skeletons, words | {"module": module, "group": group}, steps, output)
 
 
 def _words(name: str) -> dict[str, str]:
@@ -190,13 +192,13 @@ def _in_repository(top: Path, instead: str) -> None:
         fail(f"{top} is no repository of keplab (see --dir), and this skeleton needs one; {instead}")
 
 
-def _make(top: Path, made: Mapping[str, str], words: Mapping[str, str], steps: Sequence[str], output: str) -> int:
+def _make(top: Path, skeletons: Mapping[str, str], words: Mapping[str, str], steps: Sequence[str], output: str) -> int:
     """Write the files, none of which may exist, and say what to do next."""
-    taken = [path for path in made if (top / path).exists()]
+    taken = [path for path in skeletons if (top / path).exists()]
     if taken:
         fail(f"nothing was written: {', '.join(str(top / path) for path in taken)} exist{'s' * (len(taken) == 1)}")
     texts = files("lab.cli") / SKELETONS
-    for path, skeleton in made.items():
+    for path, skeleton in skeletons.items():
         text = (texts / f"{skeleton}.tmpl").read_text(encoding="utf-8")
         try:
             (top / path).parent.mkdir(parents=True, exist_ok=True)
@@ -205,9 +207,9 @@ def _make(top: Path, made: Mapping[str, str], words: Mapping[str, str], steps: S
         except OSError as error:
             fail(f"cannot write {top / path}: {error.strerror}")
     if output == "json":
-        print_json({"files": [str(top / path) for path in made], "next": list(steps)})
+        print_json({"files": [str(top / path) for path in skeletons], "next": list(steps)})
         return EXIT_OK
-    for path in made:
+    for path in skeletons:
         click.echo(f"made  {top / path}")
     click.echo("\nNext:")
     for step in steps:

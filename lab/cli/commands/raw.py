@@ -49,7 +49,7 @@ def raw() -> None:
 @data_option
 def get_command(kind: str, name: str, namespace: str, data: Path) -> int:
     """Print an object as it is stored."""
-    resource, key = _named(kind, namespace, name)
+    resource, key = _resource_and_key(kind, namespace, name)
 
     async def get(client: Client) -> None:
         answer = (await client.call(request_of("get", resource.name, key))).unwrap()
@@ -69,12 +69,12 @@ def put_command(file: Path, data: Path) -> int:
         known, stream = open_stream(source, Reading(RealClock().wall()))
         if known.name not in OBJECTS:
             raise Refused(f"{source.file}: want objects in YAML or JSON, not {known.title}")
-        found = [_placed(each.document, file) for each in stream.objects]
-        if not found:
+        objects = [_keyed_object(each.document, file) for each in stream.objects]
+        if not objects:
             raise Refused(f"{file}: there is no object in it")
 
     async def put(client: Client) -> None:
-        for resource, key, document in found:
+        for resource, key, document in objects:
             request = request_of("update", resource.name, key, encode(document), subresource="raw")
             answer = (await client.call(request)).unwrap()
             click.echo(f"{resource.kind} {key} is stored as version {answer.rv}")
@@ -90,7 +90,7 @@ def put_command(file: Path, data: Path) -> int:
 @data_option
 def del_command(kind: str, name: str, namespace: str, data: Path) -> int:
     """Remove an object from the store at once, whatever its finalizers say."""
-    resource, key = _named(kind, namespace, name)
+    resource, key = _resource_and_key(kind, namespace, name)
 
     async def delete(client: Client) -> None:
         (await client.call(request_of("delete", resource.name, key, subresource="raw"))).unwrap()
@@ -100,7 +100,7 @@ def del_command(kind: str, name: str, namespace: str, data: Path) -> int:
     return EXIT_OK
 
 
-def _named(kind: str, namespace: str, name: str) -> tuple[Resource, Key]:
+def _resource_and_key(kind: str, namespace: str, name: str) -> tuple[Resource, Key]:
     plain, _, group = kind.lower().partition(".")
     for each in resources().values():
         is_named = plain in (each.plural, each.singular, each.kind.lower(), *each.short_names)
@@ -109,7 +109,7 @@ def _named(kind: str, namespace: str, name: str) -> tuple[Resource, Key]:
     return fail(f"the mesh serves no kind {kind!r}")
 
 
-def _placed(document: Document, file: Path) -> tuple[Resource, Key, Document]:
+def _keyed_object(document: Document, file: Path) -> tuple[Resource, Key, Document]:
     """Return an object with its kind and key. Raises: Refused: it is of no kind that is served."""
     resource = resource_of_kind(document["apiVersion"], document["kind"])
     if resource is None:
@@ -122,13 +122,13 @@ def _placed(document: Document, file: Path) -> tuple[Resource, Key, Document]:
 def _run(data: Path, act: Callable[[Client], Awaitable[None]]) -> None:
     """Do something as the administrator of the mesh; what it refuses ends the command."""
 
-    async def connected() -> None:
+    async def run_with_client() -> None:
         async with mesh_client(data) as client:
             await act(client)
 
     try:
         with refusing(StateError):
-            asyncio.run(connected())
+            asyncio.run(run_with_client())
     except ApiError as error:
         fail(error.message, EXIT_FAILED)
     except UnknownOutcome as error:

@@ -21,7 +21,7 @@ from lab.exchange.format import format_named
 from lab.exchange.recorder import LEFT_OUT, Recorder
 from lab.exchange.rest.kubeconfig import Access
 from lab.exchange.stream import Refused
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.recordings.format import Meta
 from lab.recordings.live import record_mesh
 from lab.recordings.writer import NotRecordable, Writer
@@ -105,13 +105,17 @@ def record(
         if not format_named(format_name).has_changes:
             fail(f"--format {format_name}: it has no changes; `keplab export` writes it")
         names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
-        made: list[Recorder] = []
+        recorders: list[Recorder] = []
         with suppress(KeyboardInterrupt):
-            asyncio.run(_record(access, as_user, names, selector, path, format_name, seconds, has_secrets, made, key))
-    for recorder in made:
+            asyncio.run(
+                _record(access, as_user, names, selector, path, format_name, seconds, has_secrets, recorders, key)
+            )
+    for recorder in recorders:
         for line in recorder.failures:
             click.echo(f"left out: {line}", err=True)
-        click.echo(f"{counted(recorder.objects, 'object')} and {counted(recorder.changes, 'change')} are in {path}")
+        click.echo(
+            f"{count_text(recorder.objects, 'object')} and {count_text(recorder.changes, 'change')} are in {path}"
+        )
     return EXIT_OK
 
 
@@ -124,7 +128,7 @@ async def _record(
     format_name: str,
     seconds: float | None,
     has_secrets: bool,
-    made: list[Recorder],
+    recorders: list[Recorder],
     key: bytes,
 ) -> None:
     clock = RealClock()
@@ -135,11 +139,11 @@ async def _record(
         with writing(path, format_name, clock.wall() + shift_s) as writer:
             shown = Anonymising(writer, key, shift_s) if key else writer
             recorder = Recorder(cluster, shown, clock, selector=selector, has_secrets=has_secrets)
-            made.append(recorder)
+            recorders.append(recorder)
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     versions = await recorder.snapshot(kinds)
-                    click.echo(f"{counted(recorder.objects, 'object')}; recording until Ctrl-C", err=True)
+                    click.echo(f"{count_text(recorder.objects, 'object')}; recording until Ctrl-C", err=True)
                     await recorder.follow(versions)
 
 
@@ -166,7 +170,7 @@ def _record_keprec(path: Path, seconds: float | None, kubeconfig: Path | None, d
             asyncio.run(_follow(writer, data, seconds))
     finally:
         writer.close(msgspec.structs.replace(writer.meta, ended=format_time(time.time())))
-    versions, lines = counted(writer.version_count, "version"), counted(writer.line_count, "event line")
+    versions, lines = count_text(writer.version_count, "version"), count_text(writer.line_count, "event line")
     click.echo(f"{versions} and {lines} are in {path}")
     return fail(writer.failure, EXIT_FAILED) if writer.failure else EXIT_OK
 

@@ -218,7 +218,7 @@ def replay(options: ReplayOptions) -> int:
             parse_duration(options.after)
         except ValueError as error:
             fail(f"--for {error}")
-        asked = _asked(options)
+        asked = _replay_source(options)
         steps = _hooks(options.hooks, options.allow_hooks)
         is_virtual = options.virtual
         if is_virtual is None:
@@ -235,11 +235,13 @@ def replay(options: ReplayOptions) -> int:
             fail("--lenient needs a running mesh; in virtual time a recording is read whole")
         with steps, _as_scenario(asked, options.fault) as scenario:
             if options.arms:
-                return _compared(options, scenario, options.report or Path("runs") / f"{asked.source.path.stem}.html")
+                return _run_compare(
+                    options, scenario, options.report or Path("runs") / f"{asked.source.path.stem}.html"
+                )
             return _virtual(scenario, options.seed, options.assignments, options.output)
 
 
-def _compared(options: ReplayOptions, scenario: Path, page: Path) -> int:
+def _run_compare(options: ReplayOptions, scenario: Path, page: Path) -> int:
     """Run `keplab compare` of a scenario that plays the recording; return its exit code."""
     context = click.get_current_context()
     keplab = context.find_root().command
@@ -273,12 +275,12 @@ class _ReplaySource:
     after: str
     nodes: str
 
-    def opened(self, began: float = 0.0, *, is_lenient: bool = False) -> Stream:
+    def read_stream(self, began: float = 0.0, *, is_lenient: bool = False) -> Stream:
         """Return the stream from its beginning."""
         return open_stream(self.source, Reading(began, is_lenient, self.options), self.format)[1]
 
 
-def _asked(options: ReplayOptions) -> _ReplaySource:
+def _replay_source(options: ReplayOptions) -> _ReplaySource:
     """Return what is replayed. Raises: Refused, ValueError."""
     source, format_name, own = source_of(options.file), options.format_name, options_of(options.options)
     if options.salt is not None:
@@ -305,7 +307,7 @@ async def _live(asked: _ReplaySource, speed: float, lenient: bool, data: Path, o
     clock = RealClock()
     async with mesh_api(data) as api, mesh_client(data, SCHEDULER) as binder:
         client = client_of(api)
-        stream = asked.opened(clock.wall(), is_lenient=lenient)
+        stream = asked.read_stream(clock.wall(), is_lenient=lenient)
         say_guess(asked.source, format_named(asked.format), asked.given)
         is_simulators = asked.format == "kss-record"
         rules = Rules(
@@ -348,14 +350,14 @@ async def _live(asked: _ReplaySource, speed: float, lenient: bool, data: Path, o
 def _as_scenario(asked: _ReplaySource, fault: Path | None) -> Iterator[Path]:
     """Give the scenario that replays a file: it lies beside a link to it. Raises: Refused: the file cannot be read."""
     source = asked.source
-    stream = asked.opened()
+    stream = asked.read_stream()
     say_guess(source, format_named(asked.format), asked.given)
     has_nodes = False
     unknown = Counted()
-    for each in stream.objects:
-        has_nodes = has_nodes or each.document.get("kind") == "Node"
-        if resource_of_kind(str(each.document.get("apiVersion")), str(each.document.get("kind"))) is None:
-            unknown.add("of kinds that a simulated mesh does not serve", each.name)
+    for entry in stream.objects:
+        has_nodes = has_nodes or entry.document.get("kind") == "Node"
+        if resource_of_kind(str(entry.document.get("apiVersion")), str(entry.document.get("kind"))) is None:
+            unknown.add("of kinds that a simulated mesh does not serve", entry.name)
     for line in unknown.lines():
         click.echo(f"left out: {line}", err=True)
     if format_named(asked.format).is_virtual:
@@ -413,18 +415,18 @@ def _hooks(file: Path | None, is_allowed: bool) -> Iterator[None]:
         return
     if not is_allowed:
         raise Refused(f"{file}: hooks run commands on this machine; add --allow-hooks to allow it")
-    found = hooks_of(file)
+    hooks = hooks_of(file)
     for stage in ("preStart", "preRun"):
-        _run_hooks(found, stage)
+        _run_hooks(hooks, stage)
     try:
         yield
     finally:
         for stage in ("postRun", "postStop"):
-            _run_hooks(found, stage)
+            _run_hooks(hooks, stage)
 
 
-def _run_hooks(found: Mapping[str, Sequence[Hook]], stage: str) -> None:
-    for hook in found.get(stage, ()):
+def _run_hooks(hooks: Mapping[str, Sequence[Hook]], stage: str) -> None:
+    for hook in hooks.get(stage, ()):
         try:
             done = subprocess.run([hook.cmd, *hook.args], check=False)
             problem = f"it exited with {done.returncode}" if done.returncode else ""
@@ -445,7 +447,7 @@ def _virtual(path: Path, seed: int, assignments: tuple[str, ...], output: str) -
     scenario = load_scenario(path)
     with PodsView(scenario.name, quiet=output == "json") as view:
         try:
-            overrides = Switches.parse(assignments).chosen
+            overrides = Switches.parse(assignments).chosen_values
             result = simulate(scenario, seed=seed, overrides=overrides, progress=view.progress)
         except MeshError as error:
             fail(f"the mesh of {scenario.name} cannot start: {error}", EXIT_FAILED)

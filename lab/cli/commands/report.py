@@ -42,7 +42,7 @@ def report(source: str, report: Path | None, runs: str, output: str) -> int:
     else:
         folder = RunsFolder(Path(runs))
         with refusing(UnknownRun, Unreadable):
-            record, arm, _ = folder.named(source)
+            record, arm, _ = folder.find_by_name(source)
             if arm:
                 fail(f"{source}: the page shows the whole comparison: keplab report {record.id}")
             text, path = _of_run(folder, record), folder.file(record.id, PAGE_FILE)
@@ -77,8 +77,8 @@ def _of_run(folder: RunsFolder, record: RunRecord) -> str:
         ("file", f"{origin.path}, SHA-256 {origin.sha256}"),
     ]
     fates = [(fate.owner, fate.outcome, fate.nodes, fate.pods, fate.first) for fate in record.fates]
-    made = RunPage(record.result, record.title, record.about, record.samples, fates, where, record.command)
-    return runs_page([made])
+    page = RunPage(record.result, record.title, record.about, record.samples, fates, where, record.command)
+    return runs_page([page])
 
 
 def _of_file(file: Path) -> str:
@@ -89,17 +89,17 @@ def _of_file(file: Path) -> str:
 
     try:
         data = file.read_bytes()
-        found: Any = msgspec.json.decode(data)
+        document: Any = msgspec.json.decode(data)
     except OSError as error:
         fail(f"cannot read {file}: {error.strerror}")
     except UNREADABLE as error:
         fail(f"{file}: {error}")
-    if isinstance(found, dict) and "schema" in found and "origin" not in found:
+    if isinstance(document, dict) and "schema" in document and "origin" not in document:
         with refusing(DocumentError):
             return comparison_page(read_document(data, str(file))).text
-    runs = found if isinstance(found, list) else [found]
-    for number, each in enumerate(runs):
-        missing = [key for key in RUN_KEYS if not isinstance(each, dict) or key not in each]
+    runs = document if isinstance(document, list) else [document]
+    for number, run in enumerate(runs):
+        missing = [key for key in RUN_KEYS if not isinstance(run, dict) or key not in run]
         if missing:
             what = "neither a comparison of `keplab compare` nor runs of `keplab run -o json`"
             fail(f"{file}: {what}: element {number} has no {', '.join(missing[:3])}")

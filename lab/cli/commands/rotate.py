@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from services.api.times import format_time
-from services.runtime.rotation import FOLDER, change_authority, held, renew, wait_until_used
+from services.runtime.rotation import FOLDER, change_authority, mesh_certificates, renew, wait_until_used
 
 EPILOG = """\
 \b
@@ -39,24 +39,24 @@ def rotate(data: Path, authority: bool, output: str) -> int:
     if not (data / FOLDER / "ca.key").exists():
         fail(f"no mesh has run on {data}; start one with `keplab up`", EXIT_FAILED)
 
-    def said(text: str) -> None:
+    def print_text(text: str) -> None:
         if output != "json":
             click.echo(text)
 
     try:
         if authority:
-            change_authority(data, said)
+            change_authority(data, print_text)
         else:
             renewed = renew(data, all_of_them=True)
             used_by = wait_until_used(data)
-            said(
-                f"{counted(len(renewed), 'certificate is', 'certificates are')} renewed"
-                + (f"; {counted(used_by, 'process uses', 'processes use')} them" if used_by else "")
+            print_text(
+                f"{count_text(len(renewed), 'certificate is', 'certificates are')} renewed"
+                + (f"; {count_text(used_by, 'process uses', 'processes use')} them" if used_by else "")
             )
-        found = held(data)
+        certificates = mesh_certificates(data)
     except (OSError, ValueError) as error:
         fail(f"{data / FOLDER}: {error}")
-    rows = [(each.name, each.subject, format_time(each.not_after.timestamp())) for each in found]
+    rows = [(each.name, each.subject, format_time(each.not_after.timestamp())) for each in certificates]
     if output == "json":
         print_json({"certificates": [dict(zip(("name", "subject", "expires"), row, strict=True)) for row in rows]})
     else:

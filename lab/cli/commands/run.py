@@ -27,7 +27,7 @@ from lab.cli.results import show_result
 from lab.cli.running_mesh import running_mesh, running_mesh_options
 from lab.cli.scenario_files import SCENARIO
 from lab.cli.sweep import SHOWN_MAX, failures, show, sweep, sweep_options
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.explore.recorder import Recorder, Trial
 from lab.explore.replay import ReplayError, read_replay
 from lab.runs.record import Origin, RunRecord
@@ -109,7 +109,7 @@ def run(
     every version of every object, every event line and every decision. `keplab get --recording FILE --at RV` and other
     commands read it. The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
     """
-    overrides = Switches.parse(assignments).chosen
+    overrides = Switches.parse(assignments).chosen_values
     given, files = files, tuple(_scenario_files(files))
     is_sweep = seeds > 1 or record is not None or workers > 0
     if is_sweep and (processes or schedule is not None):
@@ -122,8 +122,8 @@ def run(
         fail("--traced needs a simulation with --recording; processes are traced anyway")
     saved = Trial("", seed)
     if schedule is not None:
-        saved = _scheduled(schedule, files, processes=processes)
-        overrides = Switches.parse(saved.switches).chosen | overrides
+        saved = _read_schedule(schedule, files, processes=processes)
+        overrides = Switches.parse(saved.switches).chosen_values | overrides
     with refusing(ScriptError):
         scenarios = [load_scenario(path) for path in files]
     if is_sweep:
@@ -133,11 +133,11 @@ def run(
     how = _How(processes, engine, overrides, (*saved.switches, *assignments), schedule, saved, access, traced)
     for scenario in scenarios:
         with (
-            record_of_run(runs, scenario, keeps_events=processes or schedule is not None) as made,
+            record_of_run(runs, scenario, keeps_events=processes or schedule is not None) as run_recording,
             recorder_in(recording, scenario, saved.seed, how.command(scenario)) as recorder,
         ):
-            result = _run(scenario, how, made, recorder, quiet=output == "json")
-            run_id = made.keep(result, how.assignments, how.command(scenario))
+            result = _run(scenario, how, run_recording, recorder, quiet=output == "json")
+            run_id = run_recording.keep(result, how.assignments, how.command(scenario))
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
         document = result.document() | {"run": run_id}
         if scenario.operations:
@@ -196,7 +196,9 @@ class _How:
         return Job(scenario.path, self.assignments, self.saved.seed).command + as_processes
 
 
-def _run(scenario: Scenario, how: _How, made: Recording, recorder: RunRecorder | None, *, quiet: bool) -> RunResult:
+def _run(
+    scenario: Scenario, how: _How, run_recording: Recording, recorder: RunRecorder | None, *, quiet: bool
+) -> RunResult:
     seed, overrides = how.saved.seed, how.overrides
     with PodsView(scenario.name, quiet=quiet) as view, refusing(ScriptError, SwitchError):
         if not scenario.has_skew:  # else a component of the scenario may have the other switch
@@ -210,7 +212,7 @@ def _run(scenario: Scenario, how: _How, made: Recording, recorder: RunRecorder |
                 overrides=overrides,
                 progress=view.progress,
                 engine=how.engine,
-                on_line=made.on_line,
+                on_line=run_recording.on_line,
                 recorder=recorder,
             )
         return simulate(
@@ -219,21 +221,21 @@ def _run(scenario: Scenario, how: _How, made: Recording, recorder: RunRecorder |
             overrides=overrides,
             progress=view.progress,
             traffic=Recorder(how.saved.schedule).carry if how.saved.schedule else None,
-            on_line=made.on_line,
-            beforehand=made.beforehand,
+            on_line=run_recording.on_line,
+            beforehand=run_recording.beforehand,
             traced=how.is_traced,
             recorder=recorder,
         )
 
 
 def _scenario_files(paths: Sequence[Path]) -> list[Path]:
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         below = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
         if not below:
             fail(f"there is no scenario below {path}; they are files that end in .txt")
-        found += below
-    return found
+        files += below
+    return files
 
 
 def _sweep(
@@ -276,7 +278,7 @@ def _sweep_record(
     return RunRecord(
         "",
         "sweep",
-        scenarios[0].name if is_one else counted(len(scenarios), "scenario"),
+        scenarios[0].name if is_one else count_text(len(scenarios), "scenario"),
         "simulated",
         not failed,
         f"keplab run {files} --seed {seeds[0]} --seeds {len(seeds)}{Job('', assignments, 0).sets}",
@@ -308,7 +310,7 @@ def _element(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Trial:
+def _read_schedule(path: Path, files: tuple[Path, ...], *, processes: bool) -> Trial:
     """Return the saved schedule, which is one scenario's and needs virtual time."""
     if processes or len(files) != 1:
         fail("--schedule needs one FILE, simulated")

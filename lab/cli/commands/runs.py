@@ -53,11 +53,11 @@ def runs(scenario: str, failed: bool, limit: int | None, runs: str, output: str)
     The list has runs, comparisons and sweeps, newest first, with their times, revisions and results.
     """
     folder = RunsFolder(Path(runs))
-    found = (record for record in folder.records() if _is_asked_for(record, scenario, failed))
+    matches = (record for record in folder.records() if _is_asked_for(record, scenario, failed))
     if output == "json":
-        print_json([record.document() for record in islice(found, limit or None)])
+        print_json([record.document() for record in islice(matches, limit or None)])
         return EXIT_OK
-    records = list(found)
+    records = list(matches)
     if not records:
         what = f"no run in {runs} is asked for" if folder.ids() else f"no runs in {runs}; `keplab run FILE` makes one"
         click.echo(what, err=True)

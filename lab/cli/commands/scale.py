@@ -12,11 +12,11 @@ import msgspec
 
 from lab.cli.exchange.files import mesh_client
 from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, refusing
-from lab.exchange.rules import NODES, prepared
+from lab.exchange.rules import NODES, prepare_object
 from lab.exchange.rules import Rules as LoadRules
-from lab.exchange.scale import LABEL, ScaledResource, planned, read_resources, resource_named
+from lab.exchange.scale import LABEL, ScaledResource, plan_objects, read_resources, resource_named
 from lab.exchange.stream import Refused
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.scenarios.initial_state import StateError, defined_by
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kinds.customresourcedefinition import DEFINITIONS, CustomResourceDefinition, defined_resource
@@ -82,7 +82,7 @@ def scale(
     with refusing(Refused, StateError):
         own = read_resources(config) if config is not None else {}
         template = resource_named(resource, own, params)
-        planned(name or resource, (), min(replicas, 2), serial_length)
+        plan_objects(name or resource, (), min(replicas, 2), serial_length)
         try:
             return asyncio.run(
                 _scale(data, template, name or resource, namespace, replicas, serial_length, dry_run, output)
@@ -103,40 +103,40 @@ async def _scale(
 ) -> int:
     sample = template.object(f"{name}-0", namespace, 0)
     async with mesh_client(data) as client:
-        kind = await _served(client, str(sample.get("apiVersion")), str(sample.get("kind")))
+        kind = await _served_resource(client, str(sample.get("apiVersion")), str(sample.get("kind")))
         if kind is None:
             raise Refused(f"{template.name}: the mesh serves no {sample.get('apiVersion')} {sample.get('kind')}")
         place = (namespace or key_of(sample).namespace or "default") if kind.namespaced else ""
         there, _ = await client.list(kind.name, namespace=place, label_selector=f"{LABEL}={name}")
-        plan = planned(name, there, replicas, serial_length)
+        plan = plan_objects(name, there, replicas, serial_length)
         if dry_run:
             _show([each for each, _ in plan.make], plan.delete, output, [])
             return EXIT_OK
-        made = [template.object(each, place, index) for each, index in plan.make]
-        for each in made:
-            each["metadata"]["labels"][LABEL] = name
-        refusals = await _in_batches([_create(client, kind, each) for each in made])
-        made = [each for each, refusal in zip(made, refusals, strict=True) if not refusal]
+        objects = [template.object(each, place, index) for each, index in plan.make]
+        for document in objects:
+            document["metadata"]["labels"][LABEL] = name
+        refusals = await _in_batches([_create(client, kind, each) for each in objects])
+        objects = [each for each, refusal in zip(objects, refusals, strict=True) if not refusal]
         failures = [each for each in refusals if each]
         left = [each for each in there if metadata_of(each)["name"] not in plan.delete]
         if kind.name == NODES and (plan.make or plan.delete):
-            failures += await _host(client, data, [*left, *made], [metadata_of(each)["name"] for each in made])
+            failures += await _host(client, data, [*left, *objects], [metadata_of(each)["name"] for each in objects])
         refusals = await _in_batches([_delete(client, kind, Key(place, each)) for each in plan.delete])
         deleted = [each for each, refusal in zip(plan.delete, refusals, strict=True) if not refusal]
         failures += [each for each in refusals if each]
-    _show([metadata_of(each)["name"] for each in made], deleted, output, failures)
+    _show([metadata_of(each)["name"] for each in objects], deleted, output, failures)
     return EXIT_FAILED if failures else EXIT_OK
 
 
-async def _served(client: Client, api_version: str, kind: str) -> Resource | None:
+async def _served_resource(client: Client, api_version: str, kind: str) -> Resource | None:
     """Return the resource of a kind that the mesh serves, also one that a definition defines; None for no such kind."""
     if (built_in := resource_of_kind(api_version, kind)) is not None:
         return built_in
     definitions, _ = await client.list(DEFINITIONS)
-    for each in definitions:
-        found = defined_resource(msgspec.convert(each, CustomResourceDefinition))
-        if found is not None and (found.api_version, found.kind) == (api_version, kind):
-            return found
+    for definition in definitions:
+        resource = defined_resource(msgspec.convert(definition, CustomResourceDefinition))
+        if resource is not None and (resource.api_version, resource.kind) == (api_version, kind):
+            return resource
     return None
 
 
@@ -150,7 +150,7 @@ async def _in_batches(calls: Sequence[Awaitable[str]]) -> list[str]:
 
 async def _create(client: Client, kind: Resource, document: Document) -> str:
     """Create an object; return why that was refused, "" where it was not."""
-    body, status, _ = prepared(kind.name, document, LoadRules())
+    body, status, _ = prepare_object(kind.name, document, LoadRules())
     try:
         stored = await client.create(kind.name, body)
         if status and "status" in kind.subresources:
@@ -190,10 +190,10 @@ async def _host(client: Client, data: Path, nodes: list[Document], new: list[str
     waiting = hosted.intersection(new)
     while waiting and time.monotonic() < deadline:
         await asyncio.sleep(0.2)
-        found, _ = await client.list(NODES, label_selector=LABEL)
-        waiting = waiting.difference(metadata_of(each)["name"] for each in found if _is_ready(each))
+        current_nodes, _ = await client.list(NODES, label_selector=LABEL)
+        waiting = waiting.difference(metadata_of(each)["name"] for each in current_nodes if _is_ready(each))
     if waiting:
-        late = counted(len(waiting), "node is", "nodes are")
+        late = count_text(len(waiting), "node is", "nodes are")
         failures.append(f"{late} not Ready after {READY_MAX_S:g} s, {min(waiting)} first")
     return failures
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from lab.cli.output import fail, output_option, print_json, print_table
-from lab.cli.scenario_files import FOLDER, below, shipped
+from lab.cli.scenario_files import FOLDER, below, shipped_folder
 from lab.scenarios.findings import finding_of_scenario
 
 
@@ -32,7 +32,7 @@ def scenarios(folder: Path | None, output: str) -> None:
     in the README.md of its folder, or else the finding of the whole folder.
     """
     if folder is None:
-        folder = Path(FOLDER) if Path(FOLDER).is_dir() else shipped()
+        folder = Path(FOLDER) if Path(FOLDER).is_dir() else shipped_folder()
     if not folder.is_dir():
         fail(f"there is no folder {folder}")
     try:

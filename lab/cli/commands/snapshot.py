@@ -7,7 +7,7 @@ import msgspec
 
 from lab.cli.groups import Group
 from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table, refusing
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 
 EPILOG = """\
 \b
@@ -53,7 +53,7 @@ def save_command(name: str, data: Path, output: str) -> int:
     if output == "json":
         print_json({"file": str(path), **msgspec.to_builtins(about)})
     else:
-        click.echo(f"version {about.resource_version} with {counted(about.objects, 'object')} is in {path}")
+        click.echo(f"version {about.resource_version} with {count_text(about.objects, 'object')} is in {path}")
     return EXIT_OK
 
 
@@ -78,7 +78,7 @@ def restore_command(name: str, data: Path, output: str) -> int:
     if output == "json":
         print_json({"file": str(path), "data": str(data), **msgspec.to_builtins(about)})
     else:
-        click.echo(f"{data} is at version {about.resource_version} again, with {counted(about.objects, 'object')}")
+        click.echo(f"{data} is at version {about.resource_version} again, with {count_text(about.objects, 'object')}")
         if about.engine != "sqlite":
             click.echo(
                 f"  its store was {about.engine}'s; it goes on in SQLite's, which is below {data}; an etcd begins empty"
@@ -95,20 +95,20 @@ def list_command(data: Path, output: str) -> int:
     """List the snapshots below the data directory."""
     from lab.cli.snapshots import FOLDER, SUFFIX, SnapshotError, about_of
 
-    found = []
+    snapshots = []
     for path in sorted((data / FOLDER).glob(f"*{SUFFIX}")):
         try:
             about = about_of(path)
             row = {"version": about.resource_version, "objects": about.objects, "taken": about.taken, "problem": ""}
         except SnapshotError as error:
             row = {"version": None, "objects": None, "taken": "", "problem": str(error)}
-        found.append({"name": path.name.removesuffix(SUFFIX), "file": str(path), **row})
+        snapshots.append({"name": path.name.removesuffix(SUFFIX), "file": str(path), **row})
     if output == "json":
-        print_json({"snapshots": found})
-    elif not found:
+        print_json({"snapshots": snapshots})
+    elif not snapshots:
         click.echo(f"no snapshots in {data / FOLDER}")
     else:
-        rows = [(each["name"], each["version"], each["objects"], each["taken"], each["problem"]) for each in found]
+        rows = [(each["name"], each["version"], each["objects"], each["taken"], each["problem"]) for each in snapshots]
         print_table(("NAME", "VERSION", "OBJECTS", "TAKEN", ""), rows)
     return EXIT_OK
 
@@ -137,7 +137,7 @@ def export_command(name: str, format_name: str, path: Path, has_secrets: bool, d
         about_of(place)
         state = state_of(place, 0)
         with writing(path, format_name, state.wall_s) as writer:
-            for each in state.objects:
-                writer.put(each.document if has_secrets else without_values(each.document))
-    click.echo(f"{counted(len(state.objects), 'object is', 'objects are')} in {path}")
+            for entry in state.objects:
+                writer.put(entry.document if has_secrets else without_values(entry.document))
+    click.echo(f"{count_text(len(state.objects), 'object is', 'objects are')} in {path}")
     return EXIT_OK

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from services.api.times import duration, format_time, parse_time
 from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.control import NoAnswer, ask
@@ -71,10 +71,10 @@ def status(data: Path, output: str) -> int:
     headers, processes = admin_headers(data), state["processes"]
     with ThreadPoolExecutor(max_workers=len(processes) or 1) as pool:
         asked = pool.map(lambda process: _metrics(process, headers), processes)
-        found = dict(zip((p["name"] for p in processes), asked, strict=True))
+        metrics = dict(zip((p["name"] for p in processes), asked, strict=True))
     for process in processes:
-        process["leads"] = _leads(process, found[process["name"]])
-    state["conditions"] = [*state.get("conditions", []), *_conditions(data, state, found)]
+        process["leads"] = _leads(process, metrics[process["name"]])
+    state["conditions"] = [*state.get("conditions", []), *_conditions(data, state, metrics)]
     state["ready"] = all(process["ready"] for process in processes) and bool(state["ready"])
     state["drivers"] = registered_drivers(data, state)
     state["certificates"] = _certificates(data)
@@ -141,22 +141,22 @@ def _leads(process: dict[str, Any], metrics: dict[str, float] | None) -> bool | 
 
 def _conditions(data: Path, state: dict[str, Any], metrics: dict[str, dict[str, float] | None]) -> list[dict[str, str]]:
     """Return what is wrong beyond processes that are down, as conditions that are true: type, process, message."""
-    found: list[tuple[str, str, str]] = []
+    conditions: list[tuple[str, str, str]] = []
     with suppress(OSError):
         free = shutil.disk_usage(data).free
         if free < DISK_FREE_MIN:
-            found.append(("DiskFull", "", f"{free // 1024} KiB are free where {data} is"))
+            conditions.append(("DiskFull", "", f"{free // 1024} KiB are free where {data} is"))
     if state.get("state_error"):
-        found.append(("StateNotWritten", "", f"{data / STATE_FILE} is out of date: {state['state_error']}"))
+        conditions.append(("StateNotWritten", "", f"{data / STATE_FILE} is out of date: {state['state_error']}"))
     for name, values in metrics.items():
         if values is None:
-            found.append(("NotAnswering", name, f"no answer at its health port within {TIMEOUT_S:g} s"))
+            conditions.append(("NotAnswering", name, f"no answer at its health port within {TIMEOUT_S:g} s"))
             continue
         for condition, metric, message in MEASURED:
             if values.get(metric):
-                found.append((condition, name, message))
-        found += (("RequestsForbidden", name, text) for text in _forbidden(values))
-    return [{"type": condition, "process": name, "message": message} for condition, name, message in found]
+                conditions.append((condition, name, message))
+        conditions += (("RequestsForbidden", name, text) for text in _forbidden(values))
+    return [{"type": condition, "process": name, "message": message} for condition, name, message in conditions]
 
 
 def _forbidden(metrics: dict[str, float]) -> list[str]:
@@ -165,22 +165,22 @@ def _forbidden(metrics: dict[str, float]) -> list[str]:
     for name, count in metrics.items():
         if name.startswith(FORBIDDEN):
             labels = dict(_LABEL.findall(name))
-            what = f"{labels['verb']} {labels['resource']} ({counted(round(count), 'time')})"
+            what = f"{labels['verb']} {labels['resource']} ({count_text(round(count), 'time')})"
             by_user.setdefault(labels["user"], []).append(what)
     return [f"the role of {user} does not allow: {', '.join(sorted(asked))}" for user, asked in sorted(by_user.items())]
 
 
 def _certificates(data: Path) -> list[dict[str, str]]:
     """Return the mesh's certificates: name, whom it names, when it expires; none for files that cannot be read."""
-    from services.runtime.rotation import held
+    from services.runtime.rotation import mesh_certificates
 
     try:
-        found = held(data)
+        certificates = mesh_certificates(data)
     except (OSError, ValueError):
         return []
     return [
         {"name": each.name, "subject": each.subject, "expires": format_time(each.not_after.timestamp())}
-        for each in found
+        for each in certificates
     ]
 
 
@@ -206,9 +206,9 @@ def _print(state: dict[str, Any]) -> None:
             f"{'expires':<12}{first['expires']}, in {left}: {first['name']}, the first of "
             f"{len(state['certificates'])} certificates (all: keplab status -o json)"
         )
-    for each in state["conditions"]:
-        of = f"{each['process']}: " if each["process"] else ""
-        click.secho(f"{each['type']:<23}{of}{each['message']}", fg="red")
+    for condition in state["conditions"]:
+        of = f"{condition['process']}: " if condition["process"] else ""
+        click.secho(f"{condition['type']:<23}{of}{condition['message']}", fg="red")
     click.echo()
     print_table(
         ("NAME", "PID", "PORT", "READY", "STATE", "LEADS", "UPTIME", "RESTARTS", "LAST ERROR"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from services.runtime.config import StartError
 
 FOLDER = "apiserver"
@@ -57,6 +57,8 @@ def store(data: Path, accept_loss: bool, output: str) -> int:
         if goes_on:
             click.echo(f"accepted: versions go on from {goes_on}")
         click.echo(f"{folder}: version {survey.resource_version}, watches from {survey.window_start} on")
-        click.echo(f"{counted(survey.objects, 'object')} at that version, {counted(survey.changes, 'change')} since")
+        click.echo(
+            f"{count_text(survey.objects, 'object')} at that version, {count_text(survey.changes, 'change')} since"
+        )
         click.echo(f"refused: {survey.refused}" if survey.refused else "an API server serves it")
     return EXIT_FAILED if survey.refused else EXIT_OK

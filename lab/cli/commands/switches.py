@@ -39,21 +39,24 @@ def switches(pattern: str, release: str, differing: bool, output: str) -> int:
     """
     wanted = pattern.lower()
     named = [s for s in REGISTER if wanted == s.name.lower()]
-    found = named or [s for s in REGISTER if wanted in s.name.lower() or wanted in s.meaning.lower()]
-    found = [s for s in found if s.by_release or not differing]
+    matches = named or [s for s in REGISTER if wanted in s.name.lower() or wanted in s.meaning.lower()]
+    matches = [s for s in matches if s.by_release or not differing]
     if output == "json":
-        print_json({"switches": [_document(s, release) for s in found]})
-    elif named and found:
-        print_block(*_block(found[0], release))
-    elif found:
+        print_json({"switches": [_document(s, release) for s in matches]})
+    elif named and matches:
+        print_block(*_block(matches[0], release))
+    elif matches:
         print_table(
             ("NAME", "DEFAULT", "SINCE", "VALUES", "MEANING", "SOURCE", "SHOWN BY"),
-            [(s.name, _default(s, release), _since(s), _values(s), s.meaning, _opened(s), s.shown_by) for s in found],
+            [
+                (s.name, _default(s, release), _since(s), _values(s), s.meaning, _source_text(s), s.shown_by)
+                for s in matches
+            ],
             spare=("SINCE", "SOURCE", "SHOWN BY"),
         )
     else:
         click.echo(f"no switch has {pattern!r} in its name or meaning", err=True)
-    return EXIT_OK if found else EXIT_FAILED
+    return EXIT_OK if matches else EXIT_FAILED
 
 
 def _document(switch: Switch, release: str) -> dict[str, object]:
@@ -96,7 +99,7 @@ def _default(switch: Switch, release: str) -> str:
     return _text(switch.default_in(release)) + (" (locked)" if switch.is_locked_in(release) else "")
 
 
-def _opened(switch: Switch) -> str:
+def _source_text(switch: Switch) -> str:
     """Return where the source can be opened, with what is one long address as the source names it."""
     found = [each for each in references(switch.source) if not each.url.startswith("https://github.com/")]
     return ", ".join(each.document()["text"] for each in found) or switch.source

@@ -129,7 +129,7 @@ def sync(
                     notify=lambda line: click.echo(line, err=True),
                 )
                 if dry_run:
-                    return _counted(await sync.count(chosen), output)
+                    return _show_counts(await sync.count(chosen), output)
                 return await _follow(sync, chosen, output)
 
     try:
@@ -154,15 +154,15 @@ async def _follow(sync: Sync, kinds: Sequence[Resource], output: str) -> int:
     work.cancel()
     with suppress(asyncio.CancelledError):
         await work
-    found = sync.synced
-    counts = {"created": found.created, "updated": found.updated, "deleted": found.deleted}
+    totals = sync.synced
+    counts = {"created": totals.created, "updated": totals.updated, "deleted": totals.deleted}
     if output == "json":
-        print_json({**counts, "left_out": dict(found.left_out.counts), "failures": found.failures})
+        print_json({**counts, "left_out": dict(totals.left_out.counts), "failures": totals.failures})
     else:
         click.echo(", ".join(f"{count} {what}" for what, count in counts.items()))
-        for why, count in sorted(found.left_out.counts.items()):
+        for why, count in sorted(totals.left_out.counts.items()):
             click.echo(f"left out: {count} {why}")
-    return EXIT_FAILED if found.failures else EXIT_INTERRUPTED
+    return EXIT_FAILED if totals.failures else EXIT_INTERRUPTED
 
 
 async def _kinds(cluster: Cluster, names: Sequence[str], *, keep_owners: bool) -> list[Resource]:
@@ -173,7 +173,7 @@ async def _kinds(cluster: Cluster, names: Sequence[str], *, keep_owners: bool) -
     return sorted((each for each in found if each.name not in NEVER), key=lambda each: order.get(each.name, 3))
 
 
-def _counted(counts: dict[str, int], output: str) -> int:
+def _show_counts(counts: dict[str, int], output: str) -> int:
     if output == "json":
         print_json({"objects": counts})
     else:

@@ -9,10 +9,10 @@ from rich.text import Text
 from lab.cli.live import console
 from lab.cli.output import EXIT_FAILED, fail, no_mesh, output_option, print_json, print_table, refusing, write_file
 from lab.cli.scenario_files import SCENARIO
-from lab.cli.sources import opened, recording_of, source_options
+from lab.cli.sources import open_recording, recording_of, source_options
 from lab.experiments.trace_page import TracePage, traces_of
 from lab.experiments.waterfall_picture import svg_picture
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import ScriptError
 from lab.scenarios.traces.document import document
@@ -76,9 +76,9 @@ def trace(
         fail(f"{target!r}: want pod/NAME")
     path = recording_of(data, recording)
     if scenario is not None:
-        spans, where = _simulated(scenario, seed), f"in {scenario}"
+        spans, where = _simulated_spans(scenario, seed), f"in {scenario}"
     elif path is not None:
-        spans, where = _recorded(path), f"in {path}"
+        spans, where = _recorded_spans(path), f"in {path}"
     else:
         spans, where = spans_below(data / "spans"), f"below {data / 'spans'}"
     graph = SpanGraph(spans)
@@ -107,9 +107,9 @@ def spans_below(folder: Path) -> list[FinishedSpan]:
     return [span for path in sorted(folder.glob("*.jsonl")) for span in read_spans(path)]
 
 
-def _recorded(path: Path) -> list[FinishedSpan]:
+def _recorded_spans(path: Path) -> list[FinishedSpan]:
     """Return the spans of a recording; one without any ends the command."""
-    with opened(path) as recording:
+    with open_recording(path) as recording:
         spans = list(recording.spans())
         if not spans:
             again = "; `keplab run FILE --recording … --traced` traces it" if recording.meta.mode == "simulated" else ""
@@ -117,7 +117,7 @@ def _recorded(path: Path) -> list[FinishedSpan]:
     return spans
 
 
-def _simulated(scenario: Path, seed: int) -> list[FinishedSpan]:
+def _simulated_spans(scenario: Path, seed: int) -> list[FinishedSpan]:
     with refusing(ScriptError):
         return simulate(load_scenario(scenario), seed=seed, traced=True).spans
 
@@ -125,7 +125,7 @@ def _simulated(scenario: Path, seed: int) -> list[FinishedSpan]:
 def _show(fall: Waterfall, *, is_simulated: bool) -> None:
     pod = fall.pod
     console.print(
-        f"pod {pod.namespace}/{pod.name}, uid {pod.uid}, trace {fall.trace_id}, {counted(len(fall.rows), 'span')}",
+        f"pod {pod.namespace}/{pod.name}, uid {pod.uid}, trace {fall.trace_id}, {count_text(len(fall.rows), 'span')}",
         markup=False,
     )
     names = _names(fall, "  ")
@@ -141,7 +141,7 @@ def _show(fall: Waterfall, *, is_simulated: bool) -> None:
         cut = name if len(name) <= name_width else name[: name_width - 1] + "…"
         console.print(_line(fall, row, cut.ljust(name_width), bar_width), no_wrap=True, crop=console.is_terminal)
     if fall.later:
-        console.print(f"{counted(fall.later, 'span')} began later; --whole shows them")
+        console.print(f"{count_text(fall.later, 'span')} began later; --whole shows them")
     if not fall.is_connected:
         lost = "a process has not written them yet (it takes half a second), or lost them"
         console.print(f"Spans are missing: {'the scenario ended before they did' if is_simulated else lost}.")

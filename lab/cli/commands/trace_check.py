@@ -82,21 +82,22 @@ def trace_check(
         fail("standard input cannot be written to; say --write FILE")
     with refusing(Refused):
         source = source_of(file)
-        found = format_of(source, format_name or "")
-        say_guess(source, found, format_name)
-        if (fix or skel) and found.rewrite is None:
+        file_format = format_of(source, format_name or "")
+        say_guess(source, file_format, format_name)
+        if (fix or skel) and file_format.rewrite is None:
             fail(
-                f"{source.file}: files of format {found.name} are only read; --fix and --skel are for kwok and sktrace"
+                f"{source.file}: files of format {file_format.name} are only read; --fix and --skel are for "
+                "kwok and sktrace"
             )
         target, given = write or file, options_of(options)
         if skel is not None:
             commands = parse(_text(skel), str(skel))
-            _rewrite(found, source, target, _skel_edit(source, found, commands, str(skel)))
+            _rewrite(file_format, source, target, _skel_edit(source, file_format, commands, str(skel)))
             source = Source(target)
-        findings = _findings(source, found, given)
+        findings = _findings(source, file_format, given)
         mender = Mender(findings)
         if fix:
-            _rewrite(found, source, target, mender)
+            _rewrite(file_format, source, target, mender)
     return _show(findings, mender, fix, target, output)
 
 
@@ -118,10 +119,10 @@ def _explain(code: str) -> int:
     return EXIT_OK
 
 
-def _findings(source: Source, found: Format, options: dict[str, str]) -> list[Finding]:
-    is_trace = "raw" in found.options
+def _findings(source: Source, file_format: Format, options: dict[str, str]) -> list[Finding]:
+    is_trace = "raw" in file_format.options
     reading = Reading(RealClock().wall(), options={**options, **({"raw": "yes"} if is_trace else {})})
-    _, stream = open_stream(source, reading, found.name)
+    _, stream = open_stream(source, reading, file_format.name)
     timed = frozenset(
         (kind, f"{place}/{name}" if place else name)
         for kind, place, name in (each.owner for each in stream.runtimes if each.lives)
@@ -131,8 +132,10 @@ def _findings(source: Source, found: Format, options: dict[str, str]) -> list[Fi
     return findings
 
 
-def _skel_edit(source: Source, found: Format, commands: Sequence[Command], file: str) -> Edit:
-    _, stream = open_stream(source, Reading(options={"raw": "yes"} if "raw" in found.options else {}), found.name)
+def _skel_edit(source: Source, file_format: Format, commands: Sequence[Command], file: str) -> Edit:
+    _, stream = open_stream(
+        source, Reading(options={"raw": "yes"} if "raw" in file_format.options else {}), file_format.name
+    )
     began = stream.origin.started_wall_s or 0.0
 
     def edit(at_s: float, document: dict[str, object], *, is_deleted: bool = False, kind: str = "") -> object:
@@ -141,15 +144,15 @@ def _skel_edit(source: Source, found: Format, commands: Sequence[Command], file:
     return cast("Edit", edit)
 
 
-def _rewrite(found: Format, source: Source, target: Path, edit: Edit) -> None:
+def _rewrite(file_format: Format, source: Source, target: Path, edit: Edit) -> None:
     """Write the file beside its place, then put it there."""
-    assert found.rewrite is not None, "asked before"
+    assert file_format.rewrite is not None, "asked before"
     part = target.with_name(f".{target.name}.part")
     try:
         with part.open("wb") as raw:
             is_compressed = target.suffix == ".gz" or (source.data is None and _is_gzip(source.path))
             file = cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="wb")) if is_compressed else raw
-            found.rewrite(source, file, edit)
+            file_format.rewrite(source, file, edit)
             if file is not raw:
                 file.close()
         os.replace(part, target)
@@ -179,8 +182,8 @@ def _show(findings: list[Finding], mender: Mender, is_fixed: bool, target: Path,
     for code, count in sorted(counts.items()):
         rule = RULES[code]
         click.echo(f"{code} {rule.name} ({'error' if rule.is_error else 'warning'}): {count}")
-        for each in [each for each in findings if each.code == code][:SHOWN_MAX]:
-            click.echo(f"  {each.line()}")
+        for finding in [each for each in findings if each.code == code][:SHOWN_MAX]:
+            click.echo(f"  {finding.line()}")
         if count > SHOWN_MAX:
             click.echo(f"  … and {count - SHOWN_MAX} more; -o json has all")
         if is_fixed:

@@ -15,8 +15,8 @@ import click
 
 from lab.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, data_option, fail, takes
 from lab.cli.recording import RUNS_DEFAULT, RUNS_VARIABLE
-from lab.cli.scenario_files import FOLDER, shipped
-from lab.experiments.wording import counted
+from lab.cli.scenario_files import FOLDER, shipped_folder
+from lab.experiments.wording import count_text
 
 if TYPE_CHECKING:
     from lab.ui.access import Place
@@ -172,7 +172,7 @@ def ui(options: UiOptions) -> int:
             )
         what = f"{host} is no loopback address: the page is served without TLS to whoever has the token"
         click.secho(f"keplab: {what}", err=True, fg="yellow")
-    experiments = Path(FOLDER) if Path(FOLDER).is_dir() else shipped()
+    experiments = Path(FOLDER) if Path(FOLDER).is_dir() else shipped_folder()
     try:
         token = read_token(token_file) if token_file is not None else ""
     except ValueError as error:
@@ -206,7 +206,7 @@ def ui(options: UiOptions) -> int:
             webbrowser.open(url)
 
     def on_completing(path: Path, versions: int) -> None:
-        what = f"completing {path} with {counted(versions, 'version')}"
+        what = f"completing {path} with {count_text(versions, 'version')}"
         click.secho(f"keplab: {what}; Ctrl-C again leaves it as it is", err=True, fg="yellow")
 
     if place is not None:
@@ -222,16 +222,16 @@ def _write_page(paths: tuple[Path, ...], out: Path, detail: str) -> int:
     """Write the page with these recordings, and perhaps a comparison, into one file; return the exit code."""
     from lab.recordings.format import Unreadable
     from lab.ui.page import write_page
-    from lab.ui.result_page import embedded, recordings_text, sorted_out
+    from lab.ui.result_page import embed_comparison, recordings_text, sorted_out
 
     try:
-        made, recordings = sorted_out(paths)
+        comparison, recordings = sorted_out(paths)
     except ValueError as error:
         fail(str(error))
     except OSError as error:
         fail(f"cannot read {error.filename}: {error.strerror}")
     try:
-        result = embedded(made, recordings_text(len(recordings))) if made is not None else None
+        result = embed_comparison(comparison, recordings_text(len(recordings))) if comparison is not None else None
         written = write_page(recordings, out, detail, result)
     except (Unreadable, ValueError) as error:
         fail(str(error))

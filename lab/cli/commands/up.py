@@ -13,7 +13,7 @@ import click
 
 from lab.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option, takes
 from lab.cli.up_options import DEFAULT_AUDIT, UpOptions
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.simulator.config import PORT as SIMULATOR_PORT
 from services.api.switches import SwitchError
 from services.runtime.config import MeshError
@@ -251,7 +251,7 @@ def up(options: UpOptions) -> int:
     """
     is_first = not (options.data / LOCK_FILE).exists()
     is_of_parent = options.lock_fd >= 0
-    is_new, fd = _held(options.data, options.lock_fd)
+    is_new, fd = _lock_directory(options.data, options.lock_fd)
     try:
         from lab.cli.up_process import attend, check
 
@@ -267,7 +267,7 @@ def up(options: UpOptions) -> int:
     return attend(plan, fd, _silent if is_of_parent else lambda status: _print(status, is_detached=False))
 
 
-def _held(data: Path, lock_fd: int) -> tuple[bool, int]:
+def _lock_directory(data: Path, lock_fd: int) -> tuple[bool, int]:
     """Return whether the directory is new, and what holds it from now on: a `keplab down` finds a mesh that has only
     begun to start."""
     if lock_fd >= 0:
@@ -278,7 +278,7 @@ def _held(data: Path, lock_fd: int) -> tuple[bool, int]:
         raise MeshError(f"{error.filename or data}: {error.strerror}") from None
 
 
-def _shown(path: str) -> str:
+def _display_path(path: str) -> str:
     """Return a path as it is typed: from here if it is below, else from the root: the same from anywhere."""
     found = os.path.relpath(path)
     return path if found.startswith("..") else found
@@ -289,8 +289,8 @@ def _silent(_: dict[str, Any]) -> None:
 
 
 def _print(status: dict[str, Any], *, is_detached: bool) -> None:
-    kubeconfig = _shown(status["kubeconfig"])
-    click.echo(f"mesh is up: {counted(len(status['processes']), 'process', 'processes')}")
+    kubeconfig = _display_path(status["kubeconfig"])
+    click.echo(f"mesh is up: {count_text(len(status['processes']), 'process', 'processes')}")
     click.echo(f"  kubeconfig   {kubeconfig}")
     click.echo(f"  REST         {status['rest_url']}")
     click.echo(f"  gRPC         {status['grpc_target']}")
@@ -301,11 +301,11 @@ def _print(status: dict[str, Any], *, is_detached: bool) -> None:
     for process in status["processes"]:
         if process["name"] == "simulator-api":
             click.echo(f"  simulator    http://127.0.0.1:{process['ports'].get('http', 0)}/api/v1")
-    click.echo(f"  logs         {_shown(status['data_dir'])}/logs")
+    click.echo(f"  logs         {_display_path(status['data_dir'])}/logs")
     for user, path in status["token_files"].items():
-        click.echo(f"  token        {_shown(path)} of {user}")
+        click.echo(f"  token        {_display_path(path)} of {user}")
     click.echo(f"  try          kubectl --kubeconfig {kubeconfig} get nodes")
-    data = _shown(status["data_dir"])
+    data = _display_path(status["data_dir"])
     stop = "keplab down" + ("" if data == ".keplab" else f" --data {data}")
     click.echo(f"  stop with    {stop if is_detached else 'Ctrl-C'}")
 
@@ -319,11 +319,11 @@ def words_of(options: UpOptions) -> list[str]:
         if name in OWN_OPTIONS:
             continue
         value = values[name]
-        for each in value if isinstance(value, tuple) else (value,):
-            if each is True:
+        for argument in value if isinstance(value, tuple) else (value,):
+            if argument is True:
                 words.append(option.opts[-1])
-            elif each is not None and each is not False:
-                words += [option.opts[-1], str(each.absolute() if isinstance(each, Path) else each)]
+            elif argument is not None and argument is not False:
+                words += [option.opts[-1], str(argument.absolute() if isinstance(argument, Path) else argument)]
     return words
 
 

@@ -7,7 +7,7 @@ import click
 
 from lab.cli.output import EXIT_OK, EXIT_USAGE, fail, print_json, print_table, terminal_width, write_file
 from lab.cli.tables import hanging
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from lab.scenarios.script import editors, reference
 from lab.scenarios.script.declaration import Declaration, Option
 from lab.scenarios.script.expectation import OPERATORS, PATHS
@@ -61,9 +61,9 @@ def verbs(name: str, output: str, editor: Path | None) -> int:
         pages = "\n".join(reference.page(each, everything[each], everything) for each in chosen)
         click.echo(pages if name else markdown(), nl=False)
     elif name:
-        for number, each in enumerate(chosen):
+        for number, verb in enumerate(chosen):
             click.echo("\n" * bool(number), nl=False)
-            _show(each, everything[each])
+            _show(verb, everything[verb])
     else:
         ordered = [
             (each, declared) for topic in TOPICS for each, declared in everything.items() if declared.topic == topic
@@ -82,17 +82,17 @@ def _write(folder: Path, output: str) -> int:
         release = version("keplab")
     except PackageNotFoundError:
         release = "0.0.0"
-    made = editors.files(SETTINGS, VERBS, release)
-    for path, text in made.items():
+    texts = editors.files(SETTINGS, VERBS, release)
+    for path, text in texts.items():
         try:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             fail(f"cannot write {folder / path}: {error.strerror}")
         write_file(folder / path, text)
     if output == "json":
-        print_json({"folder": str(folder), "files": list(made)})
+        print_json({"folder": str(folder), "files": list(texts)})
     else:
-        files = counted(len(made), "file is", "files are")
+        files = count_text(len(texts), "file is", "files are")
         click.echo(f"{files} in {folder}; restart the editor. Grammar: {folder / editors.GRAMMAR}")
     return EXIT_OK
 

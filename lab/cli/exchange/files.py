@@ -26,12 +26,12 @@ from lab.exchange.reading import Source
 from lab.exchange.rest.kubeconfig import Access, read_access
 from lab.exchange.rules import owners_of
 from lab.exchange.stream import Placed, Refused, Stream
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 from services.api.identity import ADMIN, Identity
 from services.api.wire import Api
 from services.client.client import Client
 from services.runtime.components import CLAIM_CONTROLLER, component_of
-from services.runtime.faults.pausing import paused
+from services.runtime.faults.pausing import pause_components
 from services.runtime.mesh_directory import read_state
 from services.runtime.real import RealClock, seeded_random
 
@@ -59,13 +59,13 @@ def options_option(command: F) -> F:
 
 def options_of(assignments: Sequence[str]) -> dict[str, str]:
     """Return the values of `--option` by name. Raises: Refused."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for text in assignments:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise Refused(f"--option {text}: want NAME=VALUE")
-        found[name] = value
-    return found
+        options[name] = value
+    return options
 
 
 def anonymise_option(command: F) -> F:
@@ -153,8 +153,8 @@ def writing(path: Path, name: str, began_wall_s: float) -> Iterator[Writer]:
     The file is closed in good order however the block ends, so that what was recorded until then can be read.
     Raises: Refused, when it cannot be written in that format.
     """
-    found = format_named(name)
-    if found.write is None:
+    file_format = format_named(name)
+    if file_format.write is None:
         able = ", ".join(each.name for each in formats().values() if each.write is not None)
         raise Refused(f"--format {name}: the format can only be read; want one of {able}")
     try:
@@ -163,7 +163,7 @@ def writing(path: Path, name: str, began_wall_s: float) -> Iterator[Writer]:
         raise Refused(f"cannot write {path}: {error.strerror or error}") from None
     with raw:
         file = cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="wb")) if path.suffix == ".gz" else raw
-        writer = found.write(file, began_wall_s)
+        writer = file_format.write(file, began_wall_s)
         try:
             yield writer
         except OSError as error:
@@ -241,7 +241,7 @@ async def controllers_paused(data: Path) -> AsyncIterator[Noted]:
     run a Job again that is over.
     """
     noted = Noted()
-    async with paused(data, PAUSED, noted.must_see_all, lambda line: click.echo(line, err=True)):
+    async with pause_components(data, PAUSED, noted.must_see_all, lambda line: click.echo(line, err=True)):
         yield noted
 
 
@@ -261,7 +261,7 @@ def show_loaded(loaded: Loaded) -> None:
 
 def show_played(played: Played) -> None:
     """Print the result of playing changes."""
-    click.echo(f"{counted(played.applied, 'change')} made, the last at {played.last_s:.3f} s of the recording")
+    click.echo(f"{count_text(played.applied, 'change')} made, the last at {played.last_s:.3f} s of the recording")
     for line in played.left_out.lines():
         click.echo(f"  left out: {line}")
     _show("could not be made", played.failures)

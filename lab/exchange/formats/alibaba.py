@@ -22,13 +22,13 @@ from lab.exchange.traces.public import (
     PART_OPTIONS,
     Part,
     amount,
-    created,
     is_none,
     label_of,
     name_of,
     node,
     number,
     pod,
+    pod_creation,
     priority_class,
     quantity,
 )
@@ -104,10 +104,10 @@ def _objects(
     for source in nodes:
         for where, row in csv_rows(source):
             try:
-                made = _node(row, where, wanted.share)
-                yield Placed(made, where)
+                node_document = _node(row, where, wanted.share)
+                yield Placed(node_document, where)
                 if wanted.share == "dra" and (gpus := _gpus(row, "gpu", where)):
-                    yield Placed(_slice(made["metadata"]["name"], gpus, row["model"]), where)
+                    yield Placed(_slice(node_document["metadata"]["name"], gpus, row["model"]), where)
             except Refused:
                 if not wanted.is_lenient:
                     raise
@@ -208,7 +208,7 @@ def _changes(tables: Sequence[Source], wanted: _CardShare, notes: dict[str, int]
         is_pending = str(row["pod_phase"]).strip() == "Pending"
         if is_pending:
             ended = None
-        placed = wanted.part.placed(submitted, scheduled if scheduled is not None else submitted, ended)
+        placed = wanted.part.place_run(submitted, scheduled if scheduled is not None else submitted, ended)
         if placed is None:
             _count(notes, "pods outside the window of time")
             continue
@@ -216,15 +216,15 @@ def _changes(tables: Sequence[Source], wanted: _CardShare, notes: dict[str, int]
             _count(notes, "pods that were Pending to the end: here they run for ever once there is a node")
         elif ended is None:
             _count(notes, "pods without a deletion time: they run for ever")
-        made = _pod(row, where, placed[1], wanted.share)
-        if wanted.share == "dra" and (template := _claimed(row, where)) is not None:
+        pod_document = _pod(row, where, placed[1], wanted.share)
+        if wanted.share == "dra" and (template := _claim_template(row, where)) is not None:
             name = template["metadata"]["name"]
             if name not in templates:
                 templates.add(name)
                 yield Change(placed[0], "create", TEMPLATES, NAMESPACE, name, template, "", where)
-            made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": name}]
-            made["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
-        yield created(placed[0], made, where)
+            pod_document["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": name}]
+            pod_document["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+        yield pod_creation(placed[0], pod_document, where)
 
 
 def _moment(row: Mapping[str, Any], field: str, first: float) -> float | None:
@@ -286,7 +286,7 @@ def _models(row: Mapping[str, Any]) -> list[str]:
     return [] if is_none(row["gpu_spec"]) else [label_of(each.strip()) for each in str(row["gpu_spec"]).split("|")]
 
 
-def _claimed(row: Mapping[str, Any], where: str) -> Document | None:
+def _claim_template(row: Mapping[str, Any], where: str) -> Document | None:
     """Return the template of the claim that a pod has; None: it wants no GPU."""
     gpus = _gpus(row, "num_gpu", where)
     milli = _milli(gpus, number(row, "gpu_milli", where, default=0))

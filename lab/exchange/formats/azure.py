@@ -21,11 +21,11 @@ from lab.exchange.stream import Change, Origin, Placed, Refused, Stream
 from lab.exchange.traces.public import (
     PART_OPTIONS,
     Part,
-    created,
     label_of,
     name_of,
     node,
     pod,
+    pod_creation,
     priority_class,
     quantity,
     scale_of,
@@ -64,7 +64,7 @@ class _Reader:
             self._database = sqlite3.connect(f"file:{source.path}?mode=ro", uri=True)
             self._vms = self._table(_REQUESTS)
             self._types = self._table(_TYPES)
-            self._machine = self._chosen(reading.options.get("machine", ""))
+            self._machine = self._machine_id(reading.options.get("machine", ""))
         except sqlite3.Error as error:
             raise Refused(f"{source.file}: {error}; a compressed database must be uncompressed first") from None
 
@@ -78,7 +78,7 @@ class _Reader:
                 return f'"{quoted}"'
         raise Refused(f"{self._file}: no table has {', '.join(columns)}; there are {', '.join(names) or 'none'}")
 
-    def _chosen(self, machine: str) -> Any:
+    def _machine_id(self, machine: str) -> Any:
         known = [each for (each,) in self._database.execute(f"SELECT DISTINCT machineId FROM {self._types} ORDER BY 1")]
         if machine and machine not in map(str, known):
             raise Refused(f"{self._file}: machine {machine}: want one of {', '.join(map(str, known))}")
@@ -126,7 +126,7 @@ class _Reader:
                 count(f"requests of a VM type that does not run on machine {self._machine}")
             else:
                 begins, ends = start * DAY_S, None if end is None else end * DAY_S
-                placed = self._part.placed(begins, begins, ends)
+                placed = self._part.place_run(begins, begins, ends)
                 if placed is None:
                     count("requests outside the window of time")
                 else:
@@ -134,7 +134,7 @@ class _Reader:
 
     def objects(self) -> Iterator[Placed]:
         """Yield the nodes and the classes."""
-        count = int(self._nodes) if self._nodes else self._needed()
+        count = int(self._nodes) if self._nodes else self._machine_count()
         if not self._nodes:
             self.notes[f"machines are assumed: the least that cpu and memory ask for at once is {count} (nodes)"] = 1
         cpu, memory = self._scale
@@ -146,13 +146,13 @@ class _Reader:
             **parts,
         }
         width = len(str(count))
-        for each in range(count):
+        for index in range(count):
             labels = {MACHINE: label_of(str(self._machine))}
-            yield Placed(node(f"machine-{each:0{width}}", resources, labels), self._file)
+            yield Placed(node(f"machine-{index:0{width}}", resources, labels), self._file)
         for name, value in CLASSES.values():
             yield Placed(priority_class(name, value), self._file)
 
-    def _needed(self) -> int:
+    def _machine_count(self) -> int:
         """Return how many machines the greatest sum of cpu or memory fills."""
         ends: list[tuple[float, tuple[float, ...]]] = []
         cpu = memory = most = 0.0
@@ -184,7 +184,7 @@ class _Reader:
                 document = pod(
                     name_of("vm", vm), run_s, requests, labels=labels, limits=limits, priority_class_name=name
                 )
-                yield created(at_s, document, f"{self._file}:vm {vm}")
+                yield pod_creation(at_s, document, f"{self._file}:vm {vm}")
 
 
 def _read(source: Source, reading: Reading) -> Stream:

@@ -27,13 +27,13 @@ from lab.exchange.traces.public import (
     PART_OPTIONS,
     Part,
     amount,
-    created,
     is_none,
     label_of,
     name_of,
     node,
     number,
     pod,
+    pod_creation,
     priority_class,
     quantity,
     scale_of,
@@ -89,10 +89,10 @@ def _fields(head: bytes) -> set[str]:
     line = head.split(b"\n", 1)[0].strip()
     if line.startswith(b"{"):
         try:
-            found = msgspec.json.decode(line)
+            document = msgspec.json.decode(line)
         except UNREADABLE:
             return set(re.findall(r'"(\w+)"\s*:', line.decode("utf-8", "replace")))
-        return set(found) if isinstance(found, dict) else set()
+        return set(document) if isinstance(document, dict) else set()
     return {each.strip().strip('"').partition(".")[0] for each in line.decode("utf-8", "replace").split(",")}
 
 
@@ -114,10 +114,10 @@ def _rows(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from csv_rows(source)
         return
     for text, place, _ in lines(source):
-        found = json_value(text, place)
-        if not isinstance(found, dict):
+        row = json_value(text, place)
+        if not isinstance(row, dict):
             raise Refused(f"{place}: want an object, not {text[:40].decode('utf-8', 'replace').strip()}")
-        yield str(place), found
+        yield str(place), row
 
 
 def _enum(row: Mapping[str, Any], name: str, names: Sequence[str], where: str) -> str:
@@ -195,8 +195,8 @@ class _Reader:
                         "events of machines that the trace infers (missing_data_reason): they are replayed as others"
                     )
                 shares = _resources(row, "capacity", where)
-                said = (row.get("platform_id"), row.get("switch_id"))
-                sorter.put(_identity(row, "machine_id", where), at, ["m", where, kind, shares, *said])
+                hardware = (row.get("platform_id"), row.get("switch_id"))
+                sorter.put(_identity(row, "machine_id", where), at, ["m", where, kind, shares, *hardware])
         for where, at, row in self.rows(attributes):
             with self.tolerating():
                 if at < self.part.end_s and not is_none(row.get("name")):
@@ -222,9 +222,9 @@ class _Reader:
 
     # Instances
 
-    def gathered(self, instances: Sequence[Source], collections: Sequence[Source]) -> tuple[Sorter, set[int]]:
+    def gather_pods(self, instances: Sequence[Source], collections: Sequence[Source]) -> tuple[Sorter, set[int]]:
         """Return the pods, by the time at which they begin, and which priorities they have."""
-        spread = self._spread(collections)
+        spread = self._spread_collections(collections)
         sorter = Sorter()
         for where, at, row in self.rows(instances):
             with self.tolerating():
@@ -254,7 +254,7 @@ class _Reader:
                     pods.put("", entry[0], entry[1])
         return pods, priorities
 
-    def _spread(self, collections: Sequence[Source]) -> set[str]:
+    def _spread_collections(self, collections: Sequence[Source]) -> set[str]:
         """Return the collections that may have one instance on a machine alone."""
         alone: set[str] = set()
         for where, _, row in self.rows(collections):
@@ -277,18 +277,18 @@ class _Reader:
         constraints: Any = ()
         priority, exit_code, is_in_alloc, where = 0, 0, False, ""
         resizes: list[tuple[float, Any]] = []
-        for _, at, (place, kind, said, wanted, rank, in_alloc) in events:
+        for _, at, (place, kind, shares, wanted, rank, in_alloc) in events:
             where, priority, is_in_alloc = place, rank, is_in_alloc or in_alloc
             if submitted is None:
                 submitted = at
-            if said is not None and (kind != "UPDATE_RUNNING" or request is None):
-                request = said
+            if shares is not None and (kind != "UPDATE_RUNNING" or request is None):
+                request = shares
             if wanted:
                 constraints = wanted
             if kind == "SCHEDULE":
                 started, ended, exit_code = at, None, 0
-            elif kind == "UPDATE_RUNNING" and said is not None:
-                resizes.append((at, said))
+            elif kind == "UPDATE_RUNNING" and shares is not None:
+                resizes.append((at, shares))
             elif kind == "EVICT":
                 self.count("evictions by the cell's own scheduler")
                 ended = None
@@ -301,17 +301,17 @@ class _Reader:
             return
         if is_in_alloc:
             self.count("instances that ran within alloc sets, and run as others here")
-        placed = self.part.placed(submitted, started if started is not None else submitted, ended)
+        placed = self.part.place_run(submitted, started if started is not None else submitted, ended)
         if placed is None:
             self.count("instances outside the window of time")
             return
         terms = [constraint_term(each, where) for each in constraints]
         row = [where, collection, index, placed[1], request, priority, exit_code, terms, collection in spread, None]
         yield placed[0], row
-        for at, said in resizes:
+        for at, shares in resizes:
             if at >= self.part.begin_s and (ended is None or at < ended) and at < self.part.end_s:
                 offset = (at - self.part.begin_s) / self.part.compress
-                yield offset, [where, collection, index, None, said, priority, 0, [], False, offset]
+                yield offset, [where, collection, index, None, shares, priority, 0, [], False, offset]
 
     def changes(self, machines: Sorter, pods: Sorter) -> Iterator[Change]:
         """Yield what becomes of machines and pods, by time; machines first where it is the same."""
@@ -344,7 +344,7 @@ class _Reader:
                 terms=terms,
                 anti_affinity={COLLECTION: label_of(collection)} if is_alone else None,
             )
-            yield created(at_s, document, where)
+            yield pod_creation(at_s, document, where)
 
 
 class _Machine:
@@ -389,7 +389,7 @@ class _Machine:
             if not is_none(value):
                 self._labels[key] = label_of(str(value))
         if kind == "REMOVE":
-            return self._removed(where)
+            return self._remove(where)
         if self._shares is None:
             self._reader.count("events of machines that say no capacity: left out")
             return None
@@ -407,7 +407,7 @@ class _Machine:
         resources = self._reader.resources(self._shares)
         return [where, "patch", self._name, {"status": {"capacity": resources, "allocatable": dict(resources)}}]
 
-    def _removed(self, where: str) -> list[Any] | None:
+    def _remove(self, where: str) -> list[Any] | None:
         was_there, self._is_there = self._is_there, False
         self._count("times: machines go" if was_there else "removals of machines that are not there")
         return [where, "delete", self._name, None] if was_there else None
@@ -470,7 +470,7 @@ def _read_many(sources: Sequence[Source], reading: Reading) -> Stream:
 
     def objects() -> Iterator[Placed]:
         yield from reader.nodes(tables["machines"], tables["attributes"], later)
-        pods, priorities = reader.gathered(tables["instances"], tables["collections"])
+        pods, priorities = reader.gather_pods(tables["instances"], tables["collections"])
         kept.append(pods)
         for value in sorted(priorities):
             yield Placed(priority_class(_class(value), value), sources[0].file)

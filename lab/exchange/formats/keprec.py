@@ -32,18 +32,18 @@ class _Read:
         if source.data is not None:
             raise Refused(f"{source.file}: a recording is read from a file")
         self._source, self.notes = source, dict[str, int]()
-        with closing(self._opened()) as recording:
+        with closing(self._open_recording()) as recording:
             self.began_s = recording.meta.clock.wall_s
             self._first = next((each.t for each in recording.versions()), 0.0)
 
-    def _opened(self) -> Recording:
+    def _open_recording(self) -> Recording:
         try:
             return Recording.open(self._source.path)
         except Unreadable as error:
             raise Refused(f"{self._source.file}: {error}") from None
 
     def _with_bodies(self, *, is_snapshot: bool) -> Iterator[tuple[Version, bytes | None]]:
-        with closing(self._opened()) as recording:
+        with closing(self._open_recording()) as recording:
             is_past = False
             for version in recording.versions():
                 # A recording of a mesh begins with all that is there, at one moment.

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final
 
 from lab.exchange.format import Format, Reading
 from lab.exchange.reading import Source, checked_object, json_elements, json_object, json_value, lines
-from lab.exchange.stream import Change, Method, Origin, Place, Placed, Refused, Stream, called
+from lab.exchange.stream import Change, Method, Origin, Place, Placed, Refused, Stream, title_of
 from lab.exchange.times import NANOSECOND, nanoseconds_of
 from services.api.meta import Document, Resource, metadata_of
 from services.api.resources import resource_of_kind, resources
@@ -205,7 +205,7 @@ def _change(line: Document, where: str) -> tuple[int, Change | str]:
     moment, event, document = line.get("time"), line.get("event"), line.get("resource")
     if not isinstance(document, dict):
         raise Refused(f"{where}: resource: want an object, not {type(document).__name__}")
-    what = called(document)
+    what = title_of(document)
     try:
         at_ns = nanoseconds_of(moment if isinstance(moment, str) else "")
     except ValueError:

@@ -17,7 +17,7 @@ from lab.exchange.reading import (
     LIMITS,
     Piece,
     Source,
-    checked,
+    check_document,
     checked_object,
     document_of,
     json_object,
@@ -38,12 +38,12 @@ _LIST = re.compile(rb"^kind: ?[\"']?\w*List[\"']?\s*$", re.MULTILINE)
 _OWN_KEYS: Final = ("apiVersion", "kind", "metadata", "items")
 
 
-def _begun(head: bytes) -> bytes:
+def _skip_preamble(head: bytes) -> bytes:
     return head[_BEFORE.match(head).end() :]  # type: ignore[union-attr]  # it matches nothing at least
 
 
 def _fits(head: bytes) -> bool:
-    begun = _begun(head)
+    begun = _skip_preamble(head)
     if begun[:1] == b"[":
         return b'"apiVersion"' in begun or not begun.strip(b"[] \t\r\n")
     if begun[:1] == b"{":
@@ -52,7 +52,7 @@ def _fits(head: bytes) -> bool:
 
 
 def _read(source: Source, reading: Reading) -> Stream:
-    is_json = _begun(source.head())[:1] in (b"{", b"[")
+    is_json = _skip_preamble(source.head())[:1] in (b"{", b"[")
     objects = _of_json(source) if is_json else _of_yaml(source)
     return Stream(objects, iter(()), Origin("kubectl"))
 
@@ -66,7 +66,7 @@ def _of_json(source: Source) -> Iterator[Placed]:
             has_items = True
             if part.number:
                 where = f"{part.place} items[{part.number - 1}]"
-                yield from _whole(_typed(json_object(part.text, part.place), rest), where)
+                yield from _whole(_with_kind(json_object(part.text, part.place), rest), where)
         elif part.member == "" and part.number:
             yield from _whole(json_object(part.text, part.place), f"{part.place} [{part.number - 1}]")
         elif part.member == "":
@@ -91,12 +91,12 @@ def _whole(document: Document, where: str) -> Iterator[Placed]:
     items = document.get("items") or ()
     if not isinstance(items, list | tuple):
         raise Refused(f"{where}: items: want a list, not {type(items).__name__}")
-    for number, each in enumerate(items):
+    for number, item in enumerate(items):
         place = f"{where} items[{number}]"
-        yield Placed(checked_object(_typed(checked(each, place), document), place), place)
+        yield Placed(checked_object(_with_kind(check_document(item, place), document), place), place)
 
 
-def _typed(item: Document, of: Document) -> Document:
+def _with_kind(item: Document, of: Document) -> Document:
     """Return an item of a List with its kind: an API server says that of a PodList once, for all."""
     kind = str(of.get("kind") or "").removesuffix("List")
     if not kind or "kind" in item or "apiVersion" in item:
@@ -132,8 +132,8 @@ def _pieces(source: Source) -> Iterator[Piece]:
             begins_item = in_items and line[:2] == b"- "
             is_top = in_items and line[:1] not in (b" ", b"-", b"\n", b"\r", b"#")
             if is_break or begins_items or begins_item or is_top:
-                if (found := piece()) is not None:
-                    yield found
+                if (next_piece := piece()) is not None:
+                    yield next_piece
                     number += 1
                 lines, size, first = [], 0, at
                 is_item = begins_item
@@ -144,8 +144,8 @@ def _pieces(source: Source) -> Iterator[Piece]:
             if size > LIMITS.bytes:
                 raise Refused(f"{Place(source.file, number, first)}: longer than {LIMITS.bytes >> 20} MiB")
             lines.append(b"  " + line[2:] if begins_item else line)
-    if (found := piece()) is not None:
-        yield found
+    if (next_piece := piece()) is not None:
+        yield next_piece
 
 
 class _Writer:

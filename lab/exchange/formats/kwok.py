@@ -20,7 +20,7 @@ from apiserver_fake.registry.schema.schemas import ANYTHING, shape_of
 from lab.exchange.format import Edit, Format, Reading, Rename, Writer
 from lab.exchange.patches import strategic_diff, without_key
 from lab.exchange.reading import Piece, Source, checked_object, document_of, yaml_pieces
-from lab.exchange.stream import Change, Origin, Placed, Refused, Stream, api_version_of, called, kind_of
+from lab.exchange.stream import Change, Origin, Placed, Refused, Stream, api_version_of, kind_of, title_of
 from lab.exchange.times import NANOSECOND, has_offsets, to_moments, to_offsets
 from services.api.meta import Document, Key, Resource, key_of, metadata_of
 from services.api.resources import resource_of_kind, resources
@@ -70,13 +70,13 @@ class _Reader:
                 continue
             piece = Piece(to_moments(text, self._began_ns), place)
             try:
-                found = Placed(document_of(piece), str(place))
+                entry = Placed(document_of(piece), str(place))
             except Refused:
                 if not self._is_lenient:
                     raise
                 self._leave("documents that cannot be read")
                 continue
-            yield found
+            yield entry
 
     def _leave(self, what: str) -> None:
         self._notes[what] = self._notes.get(what, 0) + 1
@@ -136,39 +136,39 @@ def _change(placed: Placed) -> tuple[int, Change]:
     target = document.get("target")
     key = Key(*(str((target if isinstance(target, dict) else {}).get(each) or "") for each in ("namespace", "name")))
 
-    def refused(field: str, said: Any, wanted: str) -> Refused:
+    def refusal(field: str, said: Any, wanted: str) -> Refused:
         text = "nothing" if said is None else msgspec.json.encode(said).decode()
         return Refused(f"{where}: {KIND} {key}: {field} {text}: want {wanted}")
 
     if not key.name:
-        raise refused("target.name", None, "the name of an object")
+        raise refusal("target.name", None, "the name of an object")
     method = document.get("method")
     if method not in METHODS:
-        raise refused("method", method, "create, patch or delete")
+        raise refusal("method", method, "create, patch or delete")
     at_ns = document.get("durationNanosecond")
     if isinstance(at_ns, bool) or not isinstance(at_ns, int) or not 0 <= at_ns < 1 << 63:
-        raise refused("durationNanosecond", at_ns, "nanoseconds since the beginning, 0 or more")
+        raise refusal("durationNanosecond", at_ns, "nanoseconds since the beginning, 0 or more")
     resource = document.get("resource")
     if not isinstance(resource, dict) or not isinstance(resource.get("resource"), str) or not resource["resource"]:
-        raise refused("resource", resource, "group, version and resource")
+        raise refusal("resource", resource, "group, version and resource")
     group = str(resource.get("group") or "")
     wire = f"{resource['resource']}.{group}" if group else resource["resource"]
     template = document.get("template")
     if method == "delete":
         if template is not None:
-            raise refused("template", template, "nothing where the method is delete")
+            raise refusal("template", template, "nothing where the method is delete")
     elif not isinstance(template, dict):
-        raise refused("template", template, "an object" if method == "create" else "a strategic merge patch")
+        raise refusal("template", template, "an object" if method == "create" else "a strategic merge patch")
     known = resources().get(wire)
     if method == "create" and template is not None:
         checked_object(template, where)
         given = metadata_of(template)
         if Key(str(given.get("namespace") or ""), str(given["name"])) != key:
-            raise refused("target", str(key), f"that of its template, {called(template)}")
+            raise refusal("target", str(key), f"that of its template, {title_of(template)}")
     if method == "patch":
         shape = shape_of(known.api_version, known.kind) if known is not None else ANYTHING
         if at := without_key(template, shape):
-            raise refused(f"template.{at}", None, "the merge key of the list")
+            raise refusal(f"template.{at}", None, "the merge key of the list")
     patch_type = "strategic" if method == "patch" else ""
     return at_ns, Change(at_ns / NANOSECOND, method, wire, key.namespace, key.name, template, patch_type, where)
 
@@ -186,7 +186,7 @@ class _Writer:
 
     def put(self, document: Document) -> None:
         """Write an object of the snapshot."""
-        cleared = _cleared(document)
+        cleared = _clear_metadata(document)
         self._remember(_resource(cleared), cleared)
         self._write(cleared)
 
@@ -203,7 +203,7 @@ class _Writer:
                 return
         else:
             assert change.document is not None, "a create or update has its object"
-            cleared = _cleared(change.document)
+            cleared = _clear_metadata(change.document)
             method, template = "create", cleared
             if before is not None:
                 known = resources().get(change.resource)
@@ -237,7 +237,7 @@ class _Writer:
         self._is_begun = True
 
 
-def _cleared(document: Document) -> Document:
+def _clear_metadata(document: Document) -> Document:
     metadata = {name: value for name, value in metadata_of(document).items() if name not in _CLEARED}
     return {**document, "metadata": metadata}
 

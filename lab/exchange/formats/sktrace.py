@@ -57,7 +57,7 @@ class _Replayed:
     def __init__(self, trace: Trace, file: str, reading: Reading, notes: dict[str, int]) -> None:
         options = reading.options
         self._trace, self._file, self._notes = trace, file, notes
-        first = next(trace.decoded(file), None)
+        first = next(trace.decode_events(file), None)
         self._began = first.ts if first is not None else 0
         self._prefix = f"{options['namespace-prefix']}-" if options.get("namespace-prefix") else ""
         self._is_unrolled, self._is_raw = options.get("unroll") == "yes", options.get("raw") == "yes"
@@ -91,7 +91,7 @@ class _Replayed:
 
     def _events(self) -> Iterator[tuple[float, str, Event]]:
         latest = 0.0
-        for number, event in enumerate(self._trace.decoded(self._file), 1):
+        for number, event in enumerate(self._trace.decode_events(self._file), 1):
             # As in SimKube an event whose time lies before the last one's happens at once.
             latest = max(latest, float(event.ts - self._began))
             if self._until is not None and latest >= self._until:
@@ -129,7 +129,7 @@ class _Replayed:
                 yield waiting.pop(0)
             latest = at_s
             for document in event.applied_objs:
-                for change in self._applied(at_s, document, where, event.ts):
+                for change in self._on_applied(at_s, document, where, event.ts):
                     if change.at_s > at_s:
                         waiting.append(change)
                     else:
@@ -137,7 +137,7 @@ class _Replayed:
             for document in event.deleted_objs:
                 if (owner := self._owner(document)) in self._unrolled:
                     waiting = [each for each in waiting if each.name not in self._unrolled[owner]]
-                yield from self._deleted(at_s, document, where)
+                yield from self._on_deleted(at_s, document, where)
             waiting.sort(key=lambda change: change.at_s)
         for change in waiting:
             if self._until is None or change.at_s < self._until:
@@ -153,7 +153,7 @@ class _Replayed:
         place = str(metadata.get("namespace") or "")
         return gvk_of(document), f"{place}/{metadata.get('name')}" if place else str(metadata.get("name"))
 
-    def _applied(self, at_s: float, document: Document, where: str, ts: int) -> Iterator[Change]:
+    def _on_applied(self, at_s: float, document: Document, where: str, ts: int) -> Iterator[Change]:
         owner, paths = self._owner(document), self._trace.paths(gvk_of(document))
         if not isinstance(metadata_of(document).get("name"), str):
             raise Refused(f"{where}: {owner[0]}: metadata.name: want a text, not nothing")
@@ -164,26 +164,26 @@ class _Replayed:
             hint = "; --unroll makes bare pods of them" if paths else ""
             self._leave(f"objects of {owner[0]}, a kind that the mesh does not serve{hint}")
             return
-        made = {name: value for name, value in document.items() if name != "status" or owner[0] == "v1.Node"}
-        made["metadata"] = {**metadata_of(document)}
-        if self._prefix and made["metadata"].get("namespace"):
-            made["metadata"]["namespace"] = self._prefix + str(made["metadata"]["namespace"])
+        new_document = {name: value for name, value in document.items() if name != "status" or owner[0] == "v1.Node"}
+        new_document["metadata"] = {**metadata_of(document)}
+        if self._prefix and new_document["metadata"].get("namespace"):
+            new_document["metadata"]["namespace"] = self._prefix + str(new_document["metadata"]["namespace"])
         bucket = self._trace.bucket(owner, ts)
         lives = self._trace.lives_of(owner, bucket)
         if lives and owner[0] == "v1.Pod":
-            annotations = {**(made["metadata"].get("annotations") or {}), RUN: run_of(*self._span(lives[0]))}
-            made["metadata"]["annotations"] = annotations
+            annotations = {**(new_document["metadata"].get("annotations") or {}), RUN: run_of(*self._span(lives[0]))}
+            new_document["metadata"]["annotations"] = annotations
         elif lives:
-            made = copy.deepcopy(made)
+            new_document = copy.deepcopy(new_document)
             for path in paths:
-                _mark(made, path, f"{owner[0]} {owner[1]} {bucket}".rstrip())
-        change = _change(at_s, "update", made, where)
+                _mark(new_document, path, f"{owner[0]} {owner[1]} {bucket}".rstrip())
+        change = _change(at_s, "update", new_document, where)
         if (at := (change.resource, change.key)) not in self._seen:
             self._seen.add(at)
-            change = _change(at_s, "create", made, where)
+            change = _change(at_s, "create", new_document, where)
         yield change
 
-    def _deleted(self, at_s: float, document: Document, where: str) -> Iterator[Change]:
+    def _on_deleted(self, at_s: float, document: Document, where: str) -> Iterator[Change]:
         owner = self._owner(document)
         place = str(metadata_of(document).get("namespace") or "")
         place = self._prefix + place if place else ""
@@ -205,7 +205,7 @@ class _Replayed:
         groups = sorted(
             self._trace.lives.get(owner, {}).values(), key=lambda lives: lives[0].start or 0 if lives else 0
         )
-        templates = [found for path in paths if isinstance(found := _at(document, path), dict)]
+        templates = [pod_template for path in paths if isinstance(pod_template := _at(document, path), dict)]
         names: list[str] = []
         place = str(metadata_of(document).get("namespace") or "default")
         for number, lives in enumerate(groups if templates else ()):
@@ -234,10 +234,10 @@ class _Replayed:
 
 
 def _change(at_s: float, method: Any, document: Document, where: str) -> Change:
-    found = resource_of_kind(str(document.get("apiVersion")), str(document.get("kind")))
+    built_in = resource_of_kind(str(document.get("apiVersion")), str(document.get("kind")))
     group = str(document.get("apiVersion") or "").rpartition("/")[0]
     plural = f"{str(document.get('kind') or '').lower()}s"
-    resource = found.name if found is not None else f"{plural}.{group}" if group else plural
+    resource = built_in.name if built_in is not None else f"{plural}.{group}" if group else plural
     metadata = metadata_of(document)
     body = None if method == "delete" else document
     return Change(
@@ -274,7 +274,7 @@ def _rewrite(source: Source, file: BinaryIO, edit: Edit, rename: Rename | None =
     shift = int(shift_s)
     events: list[msgspec.Raw] = []
     began: int | None = None
-    for event in trace.decoded(source.file):
+    for event in trace.decode_events(source.file):
         began = event.ts if began is None else began
         at_s = float(event.ts - began)
         applied = [edit(at_s, each) for each in event.applied_objs]
@@ -284,11 +284,11 @@ def _rewrite(source: Source, file: BinaryIO, edit: Edit, rename: Rename | None =
         )
     trace.events = events
     if rename is not None:
-        trace = _renamed(trace, rename, shift)
+        trace = _rename_trace(trace, rename, shift)
     file.write(encode(trace))
 
 
-def _renamed(trace: Trace, rename: Rename, shift: int) -> Trace:
+def _rename_trace(trace: Trace, rename: Rename, shift: int) -> Trace:
     """Return the trace with other names and times in its index; measurements, which name containers, are gone."""
 
     def name_of(gvk: str, name: str) -> str:
@@ -416,8 +416,8 @@ def _life_of(document: Document) -> Life:
     """Return a pod's run: from its first container's start to its last one's end, once all have ended."""
     statuses = (document.get("status") or {}).get("containerStatuses") or ()
     starts, ends = [], []
-    for each in statuses:
-        state = each.get("state") or {}
+    for status in statuses:
+        state = status.get("state") or {}
         begun = (state.get("running") or state.get("terminated") or {}).get("startedAt")
         ended = (state.get("terminated") or {}).get("finishedAt")
         try:

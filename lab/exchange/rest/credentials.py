@@ -100,23 +100,23 @@ async def _run(program: Program) -> _Status:
         hint = "".join(f"; {line.strip()}" for line in program.hint.splitlines() if line.strip())
         raise Refused(f"{name}, which prints credentials: {error.strerror or error}{hint}") from None
     try:
-        printed, said = await asyncio.wait_for(process.communicate(), PROGRAM_MAX_S)
+        printed, error_output = await asyncio.wait_for(process.communicate(), PROGRAM_MAX_S)
     except TimeoutError:
         raise Refused(f"{name}, which prints credentials: no answer in {PROGRAM_MAX_S:.0f} s") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    words = said.decode("utf-8", "replace").strip().splitlines()
+    words = error_output.decode("utf-8", "replace").strip().splitlines()
     if process.returncode:
         raise Refused(f"{name} ended with {process.returncode}: {words[-1] if words else 'it said nothing'}")
     try:
-        found = msgspec.json.decode(printed, type=_Printed)
+        credential = msgspec.json.decode(printed, type=_Printed)
     except UNREADABLE as error:
         raise Refused(f"{name} printed no ExecCredential: {error}{f'; {words[-1]}' if words else ''}") from None
-    if found.api_version != program.api_version:
-        raise Refused(f"{name} printed {found.api_version}, and the kubeconfig says {program.api_version}")
-    status = found.status
+    if credential.api_version != program.api_version:
+        raise Refused(f"{name} printed {credential.api_version}, and the kubeconfig says {program.api_version}")
+    status = credential.status
     if not status.token and not (status.client_certificate_data and status.client_key_data):
         raise Refused(f"{name} printed neither a token nor a certificate with its key")
     return status

@@ -67,9 +67,17 @@ def read_access(path: Path, context: str = "") -> Access:
     if not isinstance(config, dict):
         raise Refused(f"{path}: no kubeconfig: want an object")
     wanted = context or str(config.get("current-context") or "")
-    found = _named(path, config, "contexts", wanted) if wanted else _first(path, config, "contexts")
-    cluster = _named(path, config, "clusters", str(found.get("cluster"))) if found else _first(path, config, "clusters")
-    user = _named(path, config, "users", str(found.get("user"))) if found.get("user") else _first(path, config, "users")
+    context_entry = _find_by_name(path, config, "contexts", wanted) if wanted else _first(path, config, "contexts")
+    cluster = (
+        _find_by_name(path, config, "clusters", str(context_entry.get("cluster")))
+        if context_entry
+        else _first(path, config, "clusters")
+    )
+    user = (
+        _find_by_name(path, config, "users", str(context_entry.get("user")))
+        if context_entry.get("user")
+        else _first(path, config, "users")
+    )
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
         raise Refused(f"{path}: clusters: server {server!r}: want a URL")
@@ -105,8 +113,12 @@ def _program(path: Path, given: Any, cluster: Document, authority: str) -> Progr
     """Return what prints credentials, None where there is no `exec`. Raises: Refused."""
     if given is None:
         return None
-    found = given if isinstance(given, dict) else {}
-    command, arguments, environment = found.get("command"), found.get("args") or [], found.get("env") or []
+    exec_config = given if isinstance(given, dict) else {}
+    command, arguments, environment = (
+        exec_config.get("command"),
+        exec_config.get("args") or [],
+        exec_config.get("env") or [],
+    )
     if not isinstance(command, str) or not command:
         raise Refused(f"{path}: users: exec.command {command!r}: want a program")
     if not isinstance(arguments, list):
@@ -115,10 +127,10 @@ def _program(path: Path, given: Any, cluster: Document, authority: str) -> Progr
         isinstance(each, dict) and {"name", "value"} <= each.keys() for each in environment
     ):
         raise Refused(f"{path}: users: exec.env {environment!r}: want a list of name and value")
-    api_version = found.get("apiVersion") or CREDENTIALS[0]
+    api_version = exec_config.get("apiVersion") or CREDENTIALS[0]
     if api_version not in CREDENTIALS:
         raise Refused(f"{path}: users: exec.apiVersion {api_version!r}: want one of {', '.join(CREDENTIALS)}")
-    if found.get("interactiveMode") == "Always":
+    if exec_config.get("interactiveMode") == "Always":
         raise Refused(f"{path}: users: exec.interactiveMode 'Always': {command} would be given no terminal")
     # A name alone is looked for as a shell does; a relative path begins where the kubeconfig is.
     place = str(path.parent / command) if "/" in command else command
@@ -126,23 +138,23 @@ def _program(path: Path, given: Any, cluster: Document, authority: str) -> Progr
         (place, *map(str, arguments)),
         tuple((str(each["name"]), str(each["value"])) for each in environment),
         api_version,
-        _described(cluster, authority) if found.get("provideClusterInfo") is True else None,
-        str(found.get("installHint") or ""),
+        _cluster_info(cluster, authority) if exec_config.get("provideClusterInfo") is True else None,
+        str(exec_config.get("installHint") or ""),
     )
 
 
-def _described(cluster: Document, authority: str) -> Document:
+def _cluster_info(cluster: Document, authority: str) -> Document:
     """Return what programs are given about a cluster."""
-    found: Document = {"server": cluster["server"]}
+    info: Document = {"server": cluster["server"]}
     if authority:
-        found["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
+        info["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
     for field in ("tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression"):
         if cluster.get(field):
-            found[field] = cluster[field]
-    for each in cluster.get("extensions") or ():
-        if isinstance(each, dict) and each.get("name") == _CLUSTER_CONFIG:
-            found["config"] = each.get("extension")
-    return found
+            info[field] = cluster[field]
+    for extension in cluster.get("extensions") or ():
+        if isinstance(extension, dict) and extension.get("name") == _CLUSTER_CONFIG:
+            info["config"] = extension.get("extension")
+    return info
 
 
 def _entries(path: Path, config: dict[str, Any], member: str) -> dict[str, dict[str, Any]]:
@@ -150,17 +162,17 @@ def _entries(path: Path, config: dict[str, Any], member: str) -> dict[str, dict[
     entries, what = config.get(member) or [], member[:-1]
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
         raise Refused(f"{path}: {member}: want a list of objects with name and {what}")
-    found = {str(each.get("name")): each.get(what) or {} for each in entries}
-    if wrong := next((name for name, each in found.items() if not isinstance(each, dict)), None):
+    by_name = {str(each.get("name")): each.get(what) or {} for each in entries}
+    if wrong := next((name for name, each in by_name.items() if not isinstance(each, dict)), None):
         raise Refused(f"{path}: {member}: {what} of {wrong!r}: want an object")
-    return found
+    return by_name
 
 
 def _first(path: Path, config: dict[str, Any], member: str) -> dict[str, Any]:
     return next(iter(_entries(path, config, member).values()), {})
 
 
-def _named(path: Path, config: dict[str, Any], member: str, name: str) -> dict[str, Any]:
+def _find_by_name(path: Path, config: dict[str, Any], member: str, name: str) -> dict[str, Any]:
     entries = _entries(path, config, member)
     if name not in entries:
         raise Refused(f"{path}: {member}: no {name!r}; there are {', '.join(entries) or 'none'}")

@@ -61,7 +61,9 @@ class Part:
         digest = hashlib.sha256(f"{self.seed}/{collection}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64 < self.share
 
-    def placed(self, submitted_s: float, started_s: float, ended_s: float | None) -> tuple[float, float | None] | None:
+    def place_run(
+        self, submitted_s: float, started_s: float, ended_s: float | None
+    ) -> tuple[float, float | None] | None:
         """Return the start of a run in the stream and its length; None if it is not in the window.
 
         A run that was submitted before the window and ends within or after it gets its remaining time.
@@ -109,18 +111,18 @@ def scale_of(text: str, file: str) -> tuple[float, float]:
 
     Raises: Refused, if the text is not like `cpu=64,memory=256Gi`.
     """
-    found: dict[str, float] = {}
+    scale: dict[str, float] = {}
     # In a line of a scenario a comma parts options.
     for part in filter(None, re.split("[,;]", text)):
         name, _, value = part.partition("=")
         try:
-            found[name] = float(units(value))
+            scale[name] = float(units(value))
         except ValueError:
-            found[name] = math.nan
-    if set(found) != {"cpu", "memory"} or not all(value > 0 for value in found.values()):
-        said = f"--scale {text}" if text else "resources are shares of the greatest machine; --scale is not given"
-        raise Refused(f"{file}: {said}: want for example cpu=64,memory=256Gi, a machine of 1.0")
-    return found["cpu"], found["memory"]
+            scale[name] = math.nan
+    if set(scale) != {"cpu", "memory"} or not all(value > 0 for value in scale.values()):
+        problem = f"--scale {text}" if text else "resources are shares of the greatest machine; --scale is not given"
+        raise Refused(f"{file}: {problem}: want for example cpu=64,memory=256Gi, a machine of 1.0")
+    return scale["cpu"], scale["memory"]
 
 
 def name_of(*words: object) -> str:
@@ -188,7 +190,7 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def created(at_s: float, document: Document, where: str) -> Change:
+def pod_creation(at_s: float, document: Document, where: str) -> Change:
     """Return the change that creates a pod."""
     return Change(at_s, "create", "pods", NAMESPACE, document["metadata"]["name"], document, "", where)
 
@@ -199,12 +201,12 @@ def number(row: Mapping[str, Any], field: str, where: str, *, default: float | N
     if is_none(text) and default is not None:
         return default
     try:
-        found = float(str(text))
+        parsed_number = float(str(text))
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        parsed_number = math.nan
+    if not math.isfinite(parsed_number):
         raise Refused(f"{where}: {field}: {'nothing' if text is None else repr(text)}: want a number")
-    return found
+    return parsed_number
 
 
 AMOUNT_MAX: Final = float(1 << 53)
@@ -221,11 +223,11 @@ def amount(
     is_whole: bool = False,
 ) -> float:
     """Return the amount of a resource in a row's field. Raises: Refused naming the field and its value."""
-    found = number(row, field, where, default=default)
-    if not 0 <= found <= most or (is_whole and found != int(found)):
+    parsed_amount = number(row, field, where, default=default)
+    if not 0 <= parsed_amount <= most or (is_whole and parsed_amount != int(parsed_amount)):
         want = "a whole number" if is_whole else "a number"
         raise Refused(f"{where}: {field} {str(row[field]).strip()}: want {want} from 0 to {most:,.0f}")
-    return found
+    return parsed_amount
 
 
 def is_none(text: Any) -> bool:

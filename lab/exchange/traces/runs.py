@@ -39,12 +39,12 @@ class Lifecycles:
     @staticmethod
     def of(runtimes: Sequence[Runtime]) -> Lifecycles:
         """Return the lifecycles of a stream."""
-        found: dict[str, tuple[tuple[float, float | None], ...]] = {}
-        for each in runtimes:
-            kind, namespace, name = each.owner
+        lives_by_owner: dict[str, tuple[tuple[float, float | None], ...]] = {}
+        for runtime in runtimes:
+            kind, namespace, name = runtime.owner
             place = f"{namespace}/{name}" if namespace else name
-            found[f"{kind} {place} {each.template}".rstrip()] = each.lives
-        return Lifecycles(found)
+            lives_by_owner[f"{kind} {place} {runtime.template}".rstrip()] = runtime.lives
+        return Lifecycles(lives_by_owner)
 
     def next(self, owner: str) -> tuple[int, tuple[float, float | None] | None]:
         """Return the number of the owner's next pod and its life; the life is None if nothing is known of it."""

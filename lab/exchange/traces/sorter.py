@@ -36,13 +36,13 @@ class Sorter:
 
     def by_time(self) -> Iterator[tuple[str, float, list[Any]]]:
         """Yield (group, time, row), sorted by time."""
-        return self._sorted("at, rowid")
+        return self._rows_in_order("at, rowid")
 
     def by_group(self) -> Iterator[tuple[str, float, list[Any]]]:
         """Yield (group, time, row), sorted by group, and by time within a group."""
-        return self._sorted("place, at, rowid")
+        return self._rows_in_order("place, at, rowid")
 
-    def _sorted(self, order: str) -> Iterator[tuple[str, float, list[Any]]]:
+    def _rows_in_order(self, order: str) -> Iterator[tuple[str, float, list[Any]]]:
         self._flush()
         for group, at, row in self._database.execute(f"SELECT place, at, row FROM rows ORDER BY {order}"):
             yield group, at, msgspec.msgpack.decode(row)

@@ -109,20 +109,20 @@ class Decisions:
         data, uid = line.data, line.obj["uid"]
         is_gone = data.get("type") == "DELETED"
         is_new = self._roles.learn(uid, line.obj["kind"], line.obj["ns"], line.obj["name"], data.get("owners", ()))
-        phase, found = data.get("phase", ""), None
+        phase, decision = data.get("phase", ""), None
         if phase in _FINAL and phase != self._phases.get(uid):
             self._phases[uid] = phase
-            found = self._decided(line, PHASE, phase)
+            decision = self._make_decision(line, PHASE, phase)
         if (is_gone or data.get("deletion")) and uid not in self._leaving:
             self._leaving.add(uid)
-            found = self._decided(line, DELETE, f"by {_writer(line) or '(unknown)'}")
+            decision = self._make_decision(line, DELETE, f"by {_writer(line) or '(unknown)'}")
         if is_gone:
             self._phases.pop(uid, None)
             self._leaving.discard(uid)
         # What the store held when the log began was decided before; what a restart reads again was seen before.
-        return None if is_new and data.get("replayed") else found
+        return None if is_new and data.get("replayed") else decision
 
-    def _decided(self, line: Line, event: str, outcome: str) -> Decision:
+    def _make_decision(self, line: Line, event: str, outcome: str) -> Decision:
         assert line.obj is not None
         role, component = self._roles.of(line.obj["uid"]), _writer(line) or line.comp
         return Decision(line.mono_ns / 1e9, role, event, outcome, line.data.get("node", ""), _name(line.obj), component)

@@ -74,7 +74,7 @@ def compare(first: Sequence[Decision], second: Sequence[Decision], *, with_times
     pairs: list[tuple[Decision, Decision]] = []
     for actor in {**sides[0], **sides[1]}:
         ours, theirs = (side.get(actor, []) for side in sides)
-        for one, other in _aligned(ours, theirs, with_times=with_times):
+        for one, other in _aligned_pairs(ours, theirs, with_times=with_times):
             if one is not None and other is not None and _key(one, with_times) == _key(other, with_times):
                 pairs.append((one, other))
             else:
@@ -85,19 +85,23 @@ def compare(first: Sequence[Decision], second: Sequence[Decision], *, with_times
     first_s = differences[0].at_s if differences else float("inf")
     before = [one for one, other in pairs if max(one.at_s, other.at_s) <= first_s]
     return Compared(
-        (len(first), len(second)), len(pairs), differences, before[-1] if before else None, _reordered(pairs, places[1])
+        (len(first), len(second)),
+        len(pairs),
+        differences,
+        before[-1] if before else None,
+        _find_reordering(pairs, places[1]),
     )
 
 
 def about(role: str, first: Sequence[Decision], second: Sequence[Decision]) -> list[Difference]:
     """Return all decisions about a role side by side, including equal ones, in the order of time."""
     sides = [_by_actor([each for each in run if each.role == role]) for run in (first, second)]
-    found = [
+    differences = [
         Difference(role, *pair)
         for actor in {**sides[0], **sides[1]}
-        for pair in _aligned(sides[0].get(actor, []), sides[1].get(actor, []), with_times=False)
+        for pair in _aligned_pairs(sides[0].get(actor, []), sides[1].get(actor, []), with_times=False)
     ]
-    return sorted(found, key=lambda each: each.at_s)
+    return sorted(differences, key=lambda each: each.at_s)
 
 
 def in_order(role: str) -> tuple[str | int, ...]:
@@ -116,7 +120,7 @@ def _key(decision: Decision, with_times: bool) -> Hashable:
     return (*decision.what, round(decision.at_s / INSTANT_S)) if with_times else decision.what
 
 
-def _aligned(
+def _aligned_pairs(
     ours: list[Decision], theirs: list[Decision], *, with_times: bool
 ) -> Iterator[tuple[Decision | None, Decision | None]]:
     """Yield decisions in pairs; what has no counterpart stands beside None."""
@@ -137,7 +141,7 @@ def _beside(ours: Sequence[Decision], theirs: Sequence[Decision]) -> Iterator[tu
         yield ours[i] if i < len(ours) else None, theirs[i] if i < len(theirs) else None
 
 
-def _reordered(pairs: Sequence[tuple[Decision, Decision]], places: Mapping[int, int]) -> Reordered | None:
+def _find_reordering(pairs: Sequence[tuple[Decision, Decision]], places: Mapping[int, int]) -> Reordered | None:
     """Return where attempts that both runs have were made in another order; pairs are in that of the first."""
     attempts = [pair for pair in pairs if pair[0].event == "sched.attempt"]
     others = sorted(attempts, key=lambda pair: places[id(pair[1])])

@@ -69,15 +69,15 @@ class ScoredDecisions:
         kept = scheduler.explainer.core.decisions.of(Key(line.obj["ns"], line.obj["name"]))
         if kept is None or (kept.uid, kept.attempt) != (line.obj["uid"], line.data["attempt"]):
             return {}
-        found: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         if self._with_rejections:
-            found = {"feasible": kept.feasible_count, "evaluated": kept.evaluated, "rejected": kept.rejected}
-            found |= {"victims": list(kept.victims), "preempted_by": kept.preempted_by}
+            details = {"feasible": kept.feasible_count, "evaluated": kept.evaluated, "rejected": kept.rejected}
+            details |= {"victims": list(kept.victims), "preempted_by": kept.preempted_by}
         if kept.ranking is None:
-            return found
+            return details
         totals, scores = kept.ranking.totals, kept.ranking.scores
         best = sorted(totals, key=lambda node: (-totals[node], node))[: self._best]
-        return found | {
+        return details | {
             "total": {node: totals[node] for node in best},
             "scores": {plugin: {node: of[node] for node in best} for plugin, of in scores.items()},
             "weights": {plugin: kept.ranking.weights[plugin] for plugin in scores},

@@ -129,31 +129,31 @@ class Auditor:
     def not_judged(self) -> dict[str, str]:
         """Invariants of guarantees 6 that this run does not judge, with the reasons."""
         now_s = self._newest.mono_ns / 1e9 if self._newest is not None else 0.0
-        found = dict(ELSEWHERE)
+        reasons = dict(ELSEWHERE)
         for check in self._checks:
-            if check.id not in self._broken and (why := check.why_not or check.unfinished(now_s)):
-                found[check.id] = why
-        return dict(sorted(found.items(), key=lambda item: int(item[0][1:])))
+            if check.id not in self._broken and (why := check.why_not or check.unfinished_text(now_s)):
+                reasons[check.id] = why
+        return dict(sorted(reasons.items(), key=lambda item: int(item[0][1:])))
 
     # What a simulation shows besides the log.
 
-    def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
+    def on_watch_opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
         """Note that a component opened a watch; return the number that identifies it."""
-        return self._streams.opened(component, incarnation, user, request, self._report_stream)
+        return self._streams.on_watch_opened(component, incarnation, user, request, self._report_stream)
 
-    def received(self, number: int, batch: list[WatchEvent]) -> None:
+    def on_watch_events(self, number: int, batch: list[WatchEvent]) -> None:
         """Note a batch that arrived on a watch."""
-        self._streams.received(number, batch, self._report_stream)
+        self._streams.on_watch_events(number, batch, self._report_stream)
 
-    def closed(self, number: int) -> None:
+    def on_watch_closed(self, number: int) -> None:
         """Note that a watch has ended."""
-        self._streams.closed(number)
+        self._streams.on_watch_closed(number)
 
-    def answered(self, request: Request, response: Response) -> None:
+    def on_response(self, request: Request, response: Response) -> None:
         """Note a response that arrived."""
         if self._newest is not None:
             bare = msgspec.structs.replace(self._newest, obj=None, trace_id="")
-            self._answers.answered(bare, request, response, partial(self._report, "I13"))
+            self._answers.on_response(bare, request, response, partial(self._report, "I13"))
 
     def report(
         self,

@@ -71,14 +71,14 @@ class Check:
         """Judge one line; for a `store.commit` line, the change that it records, unless the change is already known."""
         commit = self.view.commit
         if line.ev == "store.commit" and commit is not None and (not self.kinds or commit.kind in self.kinds):
-            self._committed(line, commit, report)
+            self._on_committed(line, commit, report)
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None: ...
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None: ...
 
     def tick(self, line: Line, report: Report) -> None:
         """Judge the whole state, about once a second of the log's time; `line` is the newest."""
 
-    def unfinished(self, now_s: float) -> str:
+    def unfinished_text(self, now_s: float) -> str:
         """Return what is wrong but within its grace when the log ends, so that it cannot be judged; empty if nothing
         is.
         """
@@ -118,13 +118,13 @@ class Graced(Check, ABC):
         for each in list(self.wrong(now_s)):
             if self.context.calm.lasted_s(self.since[each.key], now_s) > self.grace_s:
                 report(line, each.report)
-                self.reported(each.key, now_s)
+                self.on_reported(each.key, now_s)
 
-    def reported(self, key: Hashable, now_s: float) -> None:
+    def on_reported(self, key: Hashable, now_s: float) -> None:
         """Restart the grace of a key that was reported."""
         self.since[key] = now_s
 
-    def unfinished(self, now_s: float) -> str:
+    def unfinished_text(self, now_s: float) -> str:
         """Return the first condition that is wrong, with its duration and the allowed duration; empty if none is."""
         for each in self.wrong(now_s):
             lasted_s = max(0.0, self.context.calm.lasted_s(self.since[each.key], now_s))

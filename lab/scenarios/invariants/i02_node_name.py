@@ -18,7 +18,7 @@ class NodeNameChanges(Check):
         super().__init__(context)
         self._unbind_callers = unbind_callers(self.switches)
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.type == "DELETED" or commit.is_replayed:
             return
         node, by = commit.content.node, commit.subresource

@@ -35,7 +35,7 @@ class BindingGenerations(Check):
         else:
             super().take(line, report)
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         uid = commit.content.uid
         if commit.type == "DELETED":
             self._state.pop(uid, None)
@@ -47,7 +47,7 @@ class BindingGenerations(Check):
         if commit.type == "ADDED" and commit.content.node:
             self._state[uid] = (0, 0, True)
         elif commit.subresource == "binding":
-            self._bound(line, commit, report)
+            self._on_bound(line, commit, report)
         elif commit.subresource == "unbind":
             self._unbound(line, commit, report)
         elif commit.before is not None and commit.before.uid == uid and not commit.is_replayed:
@@ -57,7 +57,7 @@ class BindingGenerations(Check):
                 by = f"{commit.verb} {commit.subresource}".rstrip()
                 report(line, f"binding generation and unbindCount went {went} by {by}")
 
-    def _bound(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_bound(self, line: Line, commit: Commit, report: Report) -> None:
         uid, node, generation = commit.content.uid, commit.content.node, commit.content.generation
         old_generation, old_unbinds, is_bound = self._state.get(uid, (0, 0, False))
         if is_bound:

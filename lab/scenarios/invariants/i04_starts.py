@@ -73,7 +73,7 @@ class StartsAfterBind(Check):
                 report(line, f"started at generation {generation} before its checkpoint was written")
             pod.started[generation] = line.node
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         uid, node, generation = commit.content.uid, commit.content.node, commit.content.generation
         if commit.type == "DELETED":
             # Its kubelet may not know yet, so what was bound is kept for a while.

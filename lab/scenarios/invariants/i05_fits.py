@@ -39,7 +39,7 @@ class NodesFit(Graced):
             if resource in allocatable and used > allocatable[resource]:
                 report(line, f"{resource}: ledger {used} above allocatable {allocatable[resource]} on {line.node}")
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.kind == "Node":
             self._shrunk(commit.before, commit.after)
             self._weigh(commit.content.name, commit.at_s)
@@ -100,6 +100,6 @@ class NodesFit(Graced):
             over = f"node {node} is over-committed"
             yield Wrong(node, f"{over} since {self.since[node]:.3f} s: {what}", f"{over}, {what}")
 
-    def reported(self, key: Hashable, now_s: float) -> None:
+    def on_reported(self, key: Hashable, now_s: float) -> None:
         """Report the node no more until it is checked again."""
         self._fits(str(key))

@@ -31,7 +31,7 @@ class DevicesAreGrantedOnce(Check):
                 self.why_not = "several schedulers may grant one device; that is counted, not failed"
         super().take(line, report)
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         if self.why_not == NO_CLAIMS:
             self.why_not = ""
         uid = commit.content.uid

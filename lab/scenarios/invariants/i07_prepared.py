@@ -43,18 +43,18 @@ class DevicesArePreparedOnce(Check):
                 self._holders = {key: held for key, held in self._holders.items() if key[0] != line.node}
             case "driver.prepare":
                 pods = ", ".join(data.get("pods") or ())
-                self._prepared(line, str(data.get("claim", "")), data.get("devices", ()), pods, report)
+                self._on_prepared(line, str(data.get("claim", "")), data.get("devices", ()), pods, report)
             case "driver.unprepare":
-                self._unprepared(line, str(data.get("claim", "")))
+                self._on_unprepared(line, str(data.get("claim", "")))
             case "kubelet.prepared":
                 pod = (line.obj or {}).get("name", "")
                 for claim, devices in (data.get("devices") or {}).items():
-                    self._prepared(line, claim, devices, pod, report)
+                    self._on_prepared(line, claim, devices, pod, report)
             case "kubelet.unprepared":
                 for claim in data.get("devices") or ():
-                    self._unprepared(line, claim)
+                    self._on_unprepared(line, claim)
 
-    def _prepared(self, line: Line, claim: str, devices: Iterable[str], pods: str, report: Report) -> None:
+    def _on_prepared(self, line: Line, claim: str, devices: Iterable[str], pods: str, report: Report) -> None:
         if self.why_not == NOTHING_PREPARED:
             self.why_not = ""
         since = f"{claim} ({f'pod {pods}, ' if pods else ''}prepared at {line.mono_ns / 1e9:.3f} s)"
@@ -65,7 +65,7 @@ class DevicesArePreparedOnce(Check):
                 report(line, f"device {device} is prepared for claim {since} while it is for {', '.join(others)}")
             held.setdefault(claim, since)
 
-    def _unprepared(self, line: Line, claim: str) -> None:
+    def _on_unprepared(self, line: Line, claim: str) -> None:
         if self.why_not == NOTHING_PREPARED:
             self.why_not = ""
         # A driver that lost what it knew names no devices: all that it had for the claim are free.

@@ -21,7 +21,7 @@ class ClaimsComeBeforeTheBind(Check):
         super().__init__(context)
         self._max = self.switches.integer("reserved_for.max")
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         pod = commit.content
         if commit.kind == "ResourceClaim" and len(pod.consumers) > self._max:
             report(line, f"claim {pod.name} is reserved for {len(pod.consumers)}")

@@ -33,7 +33,7 @@ class NoRunningPodLosesDevices(Check):
             case _:
                 super().take(line, report)
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.is_replayed:
             return
         if commit.kind == "Pod" and commit.type == "DELETED" and not commit.identity.startswith("system:node:"):

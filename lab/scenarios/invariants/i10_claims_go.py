@@ -18,7 +18,7 @@ class ClaimsGo(Graced):
     grace_s = 60.0
     why_not = NO_CLAIMS
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         self.why_not = ""
 
     def wrong(self, now_s: float) -> Iterator[Wrong]:

@@ -19,7 +19,7 @@ class NoOrphans(Graced):
         self._living: dict[str, None] = {}
         self._at_risk = False
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.type == "DELETED":
             self._living.pop(commit.content.uid, None)
             self._at_risk = True

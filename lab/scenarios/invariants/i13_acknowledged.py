@@ -48,7 +48,7 @@ class AcknowledgedIsStored(Check):
             parts = str(line.data.get("path", "")).split("/")
             self._match(line, line.rv, parts[2] if len(parts) > 2 else "", "", "", report)
 
-    def answered(self, line: Line, request: Request, response: Response, report: Report) -> None:
+    def on_response(self, line: Line, request: Request, response: Response, report: Report) -> None:
         """Judge an answer that arrived; `line` is the newest line of the log."""
         is_write = request.verb in WRITES and not request.dry_run
         if self.context.is_volatile or not (is_write and response.is_ok and response.rv):

@@ -68,7 +68,7 @@ class CommitsHaveRequests(Check):
             asked = self._asked[key] = _RequestCounts()
         return asked
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.is_replayed:
             return
         end = commit.group_end

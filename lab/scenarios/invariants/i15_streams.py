@@ -99,7 +99,7 @@ class Stream:
 
     def complete(self, rv: int) -> list[str]:
         """End the initial state as of `rv`: compare it with the stored objects, and return the errors found."""
-        found, self._initial = self._initial or {}, None
+        initial_objects, self._initial = self._initial or {}, None
         self.last = self._bookmark = rv
         self._position = self._table.position_after(rv)
         if self._matches is None:
@@ -109,13 +109,15 @@ class Stream:
             self.is_blind = True
             return []
         wrong = []
-        for (namespace, name), (seen_rv, sha256) in found.items():
+        for (namespace, name), (seen_rv, sha256) in initial_objects.items():
             there = stored.get((namespace, name))
             if there is None:
                 wrong.append(f"W12: {namespace}/{name} is in the state at {rv} and not stored")
             elif there.rv != seen_rv or (sha256 and there.sha256 and sha256 != there.sha256):
                 wrong.append(f"W12: {namespace}/{name} is in the state at {rv} as of {seen_rv}, stored is {there.rv}")
-        wrong += [f"W12: {key[0]}/{key[1]} is missing from the state at {rv}" for key in stored if key not in found]
+        wrong += [
+            f"W12: {key[0]}/{key[1]} is missing from the state at {rv}" for key in stored if key not in initial_objects
+        ]
         return wrong
 
     def _advance(self, rv: int, rule: str, what: str) -> list[str]:
@@ -174,8 +176,8 @@ class StreamsAreTrue(Check):
         self._number = 0
         self._hashed: tuple[bytes, str] = (b"", "")
 
-    def opened(self, component: str, incarnation: int, user: str, request: WatchRequest, say: Say) -> int:
-        """Start to judge a stream; return its number for `received` and `closed`."""
+    def on_watch_opened(self, component: str, incarnation: int, user: str, request: WatchRequest, say: Say) -> int:
+        """Start to judge a stream; return its number for `on_watch_events` and `on_watch_closed`."""
         self.why_not = ""
         self._number += 1
         selected = (request.namespace, request.field_selector, request.label_selector)
@@ -195,7 +197,7 @@ class StreamsAreTrue(Check):
         self._received[self._number] = _Received(stream, chain, who, kind)
         return self._number
 
-    def received(self, number: int, batch: list[WatchEvent], say: Say) -> None:
+    def on_watch_events(self, number: int, batch: list[WatchEvent], say: Say) -> None:
         """Judge one batch as it arrives."""
         received = self._received.get(number)
         if received is None or received.stream is None:
@@ -219,7 +221,7 @@ class StreamsAreTrue(Check):
             self._hashed = (body, hashlib.sha256(body).hexdigest())
         return self._hashed[1]
 
-    def closed(self, number: int) -> None:
+    def on_watch_closed(self, number: int) -> None:
         """End a stream, and remember the version from which the next stream of its chain must resume."""
         received = self._received.pop(number, None)
         if received is None:

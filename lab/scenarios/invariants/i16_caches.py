@@ -21,9 +21,9 @@ class CachesAreViews(Check):
         """Compare one cache with the view."""
         data, rv = line.data, line.rv_seen or 0
         kind = self.view.kinds.get(str(data.get("resource", "")), "")
-        found = str(data.get("versions_hash", ""))
+        versions_hash = str(data.get("versions_hash", ""))
         matches = matcher(data.get("namespace", ""), data.get("field_selector", ""), data.get("label_selector", ""))
-        if not kind or not found or matches is None:
+        if not kind or not versions_hash or matches is None:
             if not self._judged:
                 self.why_not = f"selectors of {data.get('resource')} are not in commit lines"
             return
@@ -37,7 +37,7 @@ class CachesAreViews(Check):
         wanted = f"{total % MODULUS:064x}"
         self._judged += 1
         self.why_not = ""
-        if wanted != found:
-            held = f"holds {data.get('objects')} objects with hash {found[:12]}"
+        if wanted != versions_hash:
+            held = f"holds {data.get('objects')} objects with hash {versions_hash[:12]}"
             stored = f"{len(objects)} are stored, with hash {wanted[:12]}"
             report(line, f"the cache of {data.get('resource')} at {rv} {held}; {stored}")

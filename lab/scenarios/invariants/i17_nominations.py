@@ -34,7 +34,7 @@ class Nominations(Graced):
         if is_failure and uid_of(line) in self._nominated and not line.data.get("nominated"):
             self._failed[uid_of(line)] = line.mono_ns / 1e9
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         pod = commit.content
         if commit.type == "DELETED" or not pod.nominated:
             if pod.uid in self._nominated:

@@ -32,7 +32,7 @@ class VictimsHavePreemptors(Check):
             self._victims[uid_of(line)] = line
         super().take(line, report)
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         uid = commit.content.uid
         if commit.type == "DELETED" or commit.content.node or commit.content.is_over:
             self._settled.setdefault(uid, commit.rv)
@@ -60,11 +60,18 @@ class VictimsHavePreemptors(Check):
         preemptor = data.get("preemptor")
         if not preemptor or self._settled.get(preemptor, 0) > (announced.rv_seen or self._settled.get(preemptor, 0)):
             return
-        found = next((pod for pod in self.view.tables["Pod"].objects.values() if pod.uid == preemptor), None)
-        if found is None:
+        preemptor_pod = next((pod for pod in self.view.tables["Pod"].objects.values() if pod.uid == preemptor), None)
+        if preemptor_pod is None:
             report(line, f"deleted for pod {preemptor}, which is not stored")
         elif data.get("resize"):
-            if found.is_over or found.node != announced.node:
-                report(line, f"deleted for the resize of pod {found.namespace}/{found.name}, which is not there")
-        elif found.node or found.is_over:
-            report(line, f"deleted for pod {found.namespace}/{found.name}, which is bound to {found.node or 'no node'}")
+            if preemptor_pod.is_over or preemptor_pod.node != announced.node:
+                report(
+                    line,
+                    f"deleted for the resize of pod {preemptor_pod.namespace}/{preemptor_pod.name}, which is not there",
+                )
+        elif preemptor_pod.node or preemptor_pod.is_over:
+            report(
+                line,
+                f"deleted for pod {preemptor_pod.namespace}/{preemptor_pod.name}, which is bound to "
+                f"{preemptor_pod.node or 'no node'}",
+            )

@@ -36,7 +36,7 @@ class JobCountsAreExact(Check):
         super().__init__(context)
         self._jobs: dict[str, _Job] = {}
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.kind == "Pod" and commit.content.owners:
             self._take_pod(line, commit, report)
         elif commit.kind == "Job":
@@ -44,7 +44,7 @@ class JobCountsAreExact(Check):
 
     def _take_pod(self, line: Line, commit: Commit, report: Report) -> None:
         pod, before = commit.content, commit.before
-        job = next((found for owner in pod.owners if (found := self._jobs.get(owner)) is not None), None)
+        job = next((owner_job for owner in pod.owners if (owner_job := self._jobs.get(owner)) is not None), None)
         if job is None:
             return
         if commit.type == "ADDED" and job.finished_rv and not commit.is_replayed:

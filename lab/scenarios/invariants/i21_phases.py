@@ -18,7 +18,7 @@ class PhaseOrder(Check):
         super().__init__(context)
         self._phase: dict[str, str] = {}
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         uid, phase = commit.content.uid, commit.content.phase
         before = self._phase.get(uid, "")
         if commit.type == "DELETED":

@@ -45,7 +45,7 @@ class CommitsAreAllowed(Check):
                 self._hosted.add((line.identity, path.removeprefix(TOKENS_PATH)))
         super().take(line, report)
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.is_replayed or not commit.verb:
             return
         group = (line.comp + line.inc, commit.group_end)

@@ -42,7 +42,7 @@ class LeaseEpochs(Check):
                 if commit is not None:
                     self._compare(line, commit.lease_epoch, self._epochs[line.comp], report)
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.is_replayed:
             return
         wanted = self._named.pop(commit.req_id, "") if commit.req_id else ""

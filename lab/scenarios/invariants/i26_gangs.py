@@ -29,7 +29,7 @@ class Gangs(Graced):
         if not switches.flag("GenericWorkload") or switches.choice("gang.generation") == "off":
             self.why_not = "pods are scheduled one by one"
 
-    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
         if self.why_not:
             return
         content = commit.content

@@ -36,7 +36,7 @@ class NamesAreTakenOnce(Check):
     def take(self, line: Line, report: Report) -> None:
         """Track containers by pod name, and the clients that remove pods whose containers still run."""
         if line.ev == "node.boot":
-            self._booted(line.node)
+            self._on_booted(line.node)
             return
         if line.obj is None or line.obj.get("kind", "Pod") != "Pod":
             return
@@ -47,11 +47,11 @@ class NamesAreTakenOnce(Check):
             if runs is not None and line.data.get("type") == "DELETED" and not line.data.get("replayed"):
                 runs.remover = line.identity
         elif line.ev == "kubelet.start":
-            self._started(line, name, uid, report)
+            self._on_started(line, name, uid, report)
         else:
-            self._stopped(line, name, uid)
+            self._on_stopped(line, name, uid)
 
-    def _started(self, line: Line, name: tuple[str, str], uid: str, report: Report) -> None:
+    def _on_started(self, line: Line, name: tuple[str, str], uid: str, report: Report) -> None:
         pods = self._running.setdefault(name, {})
         for other, runs in pods.items():
             if other == uid:
@@ -65,7 +65,7 @@ class NamesAreTakenOnce(Check):
         container = str(line.data.get("container", ""))
         pods.setdefault(uid, _Runs()).nodes.setdefault(line.node, {})[container] = None
 
-    def _stopped(self, line: Line, name: tuple[str, str], uid: str) -> None:
+    def _on_stopped(self, line: Line, name: tuple[str, str], uid: str) -> None:
         pods = self._running.get(name, {})
         runs = pods.get(uid)
         if runs is None or line.node not in runs.nodes:
@@ -78,7 +78,7 @@ class NamesAreTakenOnce(Check):
         if not pods:
             self._running.pop(name, None)
 
-    def _booted(self, node: str) -> None:
+    def _on_booted(self, node: str) -> None:
         for name, pods in list(self._running.items()):
             for uid, runs in list(pods.items()):
                 runs.nodes.pop(node, None)

@@ -483,15 +483,15 @@ def _is_subject(subject: Mapping[str, Any], user: str, groups: Sequence[str], at
 
 
 def _rules_with_aggregated(role: Mapping[str, Any], roles: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    found = list(role.get("rules") or ())
+    rules = list(role.get("rules") or ())
     for selector in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ():
         wanted = selector.get("matchLabels") or {}
         for other in roles:
             labels = other["metadata"].get("labels") or {}
             is_chosen = wanted and all(labels.get(key) == value for key, value in wanted.items())
             if other is not role and other["kind"] == "ClusterRole" and is_chosen:
-                found += _rules_with_aggregated(other, roles)
-    return found
+                rules += _rules_with_aggregated(other, roles)
+    return rules
 
 
 def _permits(rule: Mapping[str, Any], asked: RbacQuestion) -> bool:

@@ -12,23 +12,23 @@ def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, st
     `documents`: stored objects by resource. Only for scenarios whose workloads can be satisfied. The caller
     must wait until pods have settled and nothing changes any more (`lab.chaos.run`).
     """
-    found = []
+    problems = []
     for resource in ("replicasets.apps", "deployments.apps", "statefulsets.apps"):
         for document in documents.get(resource, ()):
             wanted = document["spec"].get("replicas", 1)
             ready = document.get("status", {}).get("readyReplicas", 0)
             if wanted != ready:
-                found.append((_name(document), f"{ready} of {wanted} replicas are ready at rest"))
+                problems.append((_name(document), f"{ready} of {wanted} replicas are ready at rest"))
     for document in documents.get("daemonsets.apps", ()):
         status = document.get("status", {})
         wanted = status.get("desiredNumberScheduled", 0)
         rolls = (document["spec"].get("updateStrategy") or {}).get("type") != "OnDelete"
         for field, what in (("numberReady", "ready"), ("updatedNumberScheduled", "up to date")):
             if status.get(field, 0) != wanted and (field == "numberReady" or rolls):
-                found.append((_name(document), f"{status.get(field, 0)} of {wanted} nodes are {what} at rest"))
-    for resource, unrest in (("jobs.batch", _idle), ("pods", _undecided)):
-        found += [(_name(document), why) for document in documents.get(resource, ()) if (why := unrest(document))]
-    return found
+                problems.append((_name(document), f"{status.get(field, 0)} of {wanted} nodes are {what} at rest"))
+    for resource, unrest in (("jobs.batch", _idle), ("pods", _undecided_resize)):
+        problems += [(_name(document), why) for document in documents.get(resource, ()) if (why := unrest(document))]
+    return problems
 
 
 def _idle(job: Document) -> str:
@@ -41,7 +41,7 @@ def _idle(job: Document) -> str:
     return f"no pod is active, {succeeded} have succeeded and {failed} failed, and it is not over"
 
 
-def _undecided(pod: Document) -> str:
+def _undecided_resize(pod: Document) -> str:
     """Return what no condition says of a running pod's resize (KEP-1287); "" when it is done or one does."""
     status = pod.get("status", {})
     if status.get("phase") != "Running" or pod["metadata"].get("deletionTimestamp"):
@@ -50,11 +50,15 @@ def _undecided(pod: Document) -> str:
     reasons = {c["type"]: c.get("reason", "") for c in conditions if c["type"].startswith("PodResize")}
     desired = {each["name"]: each.get("resources") or {} for each in pod["spec"].get("containers", ())}
     is_allocated = is_done = is_as_desired = True
-    for each in status.get("containerStatuses", ()):
-        actual = each.get("resources")
-        if actual is None or "running" not in each.get("state", {}) or each["name"] not in desired:
+    for container_status in status.get("containerStatuses", ()):
+        actual = container_status.get("resources")
+        if (
+            actual is None
+            or "running" not in container_status.get("state", {})
+            or container_status["name"] not in desired
+        ):
             continue
-        wanted, allocated = desired[each["name"]], each.get("allocatedResources")
+        wanted, allocated = desired[container_status["name"]], container_status.get("allocatedResources")
         is_allocated = is_allocated and _is_equal(wanted.get("requests"), allocated)
         is_done = is_done and _is_equal(allocated, actual.get("requests"))
         parts = ("requests", "limits")

@@ -197,14 +197,14 @@ class Table:
         """Return the matching objects as of `rv`; None if it is older than the window."""
         if rv < self.oldest_rv:
             return None
-        found = {key: stored for key, stored in self.objects.items() if matches(stored)}
+        objects = {key: stored for key, stored in self.objects.items() if matches(stored)}
         for commit in self._after(rv):
             key = (commit.content.namespace, commit.content.name)
             if commit.before is not None and matches(commit.before):
-                found[key] = commit.before
+                objects[key] = commit.before
             else:
-                found.pop(key, None)
-        return found
+                objects.pop(key, None)
+        return objects
 
     def _after(self, rv: int) -> Iterator[Commit]:
         """Yield the changes above `rv`, newest first."""
@@ -265,7 +265,7 @@ class View:
             rv,
             str(data.get("type", "")),
             before,
-            _stored(line.obj, rv, data, before),
+            _stored_object(line.obj, rv, data, before),
             int(data.get("group_end") or rv),
             line.mono_ns / 1e9,
             line.identity,
@@ -280,7 +280,7 @@ class View:
         self.rv = max(self.rv, rv)
 
 
-def _stored(obj: dict[str, str], rv: int, data: dict[str, Any], before: Stored | None) -> Stored:
+def _stored_object(obj: dict[str, str], rv: int, data: dict[str, Any], before: Stored | None) -> Stored:
     """Return what a line says of the object; what is recorded only when it changes is as it was before."""
     kept = before if before is not None and before.uid == obj["uid"] else None
     known = {name: getattr(kept, name) for name in ("requests", "allocatable", "group")} if kept is not None else {}

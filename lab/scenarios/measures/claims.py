@@ -30,7 +30,7 @@ class ClaimCosts:
         """Note a commit, a response, or the start or end of a watch."""
         match line.ev:
             case "store.commit" if line.obj is not None and not line.data.get("replayed"):
-                self._committed(line, line.obj)
+                self._on_committed(line, line.obj)
             case "watch.open" if line.comp == "apiserver" and line.data["resource"] == CLAIMS:
                 self._watches.add((line.inc, line.data["watch"]))
             case "watch.close" if line.comp == "apiserver" and line.data["resource"] == CLAIMS:
@@ -38,7 +38,7 @@ class ClaimCosts:
             case "api.response" if line.data["code"] == _CONFLICT and line.data["path"].startswith(CLAIMS):
                 self.conflicts += 1
 
-    def _committed(self, line: Line, obj: dict[str, str]) -> None:
+    def _on_committed(self, line: Line, obj: dict[str, str]) -> None:
         now_s, is_gone = line.mono_ns / 1e9, line.data["type"] == "DELETED"
         if obj["kind"] == "Pod":
             if is_gone or line.data.get("phase") in ("Succeeded", "Failed"):

@@ -40,8 +40,8 @@ class DeviceUse:
             self._slices.pop(name, None)
         own = [each.spec for each in self._slices.values() if each.spec.driver == driver]
         newest: dict[str, int] = {}
-        for each in own:
-            newest[each.pool.name] = max(newest.get(each.pool.name, 0), each.pool.generation)
+        for spec in own:
+            newest[spec.pool.name] = max(newest.get(spec.pool.name, 0), spec.pool.generation)
         current = (each for each in own if each.pool.generation == newest[each.pool.name])
         self._offered[driver] = len({(each.pool.name, device.name) for each in current for device in each.devices})
         self._measure(driver, now_s)
@@ -76,10 +76,10 @@ class DeviceUse:
         """Return the figures by name, for drivers with a device that was ever allocated; `begun_s`: start of the
         counted time.
         """
-        found: dict[str, float | None] = {}
+        figures: dict[str, float | None] = {}
         for driver in sorted(self._begun_s):
             level = self._levels[driver]
-            found[f"{driver}_utilization_end"] = level.value
-            found[f"{driver}_utilization_mean"] = level.mean(min(begun_s, self._begun_s[driver]), now_s)
-            found[f"{driver}_utilization_max"] = level.peak
-        return found
+            figures[f"{driver}_utilization_end"] = level.value
+            figures[f"{driver}_utilization_mean"] = level.mean(min(begun_s, self._begun_s[driver]), now_s)
+            figures[f"{driver}_utilization_max"] = level.peak
+        return figures

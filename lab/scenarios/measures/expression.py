@@ -133,16 +133,16 @@ class Expression:
 
     def value(self, variables: Mapping[str, Any]) -> float | None:
         """Evaluate the expression; return None where there is no value. Raises: EvaluationError."""
-        found = self.program.evaluate({**dict.fromkeys(_variables()), **variables})
-        if isinstance(found, Optional):
-            found = found.value if found.present else None
-        if found is None:
+        cel_value = self.program.evaluate({**dict.fromkeys(_variables()), **variables})
+        if isinstance(cel_value, Optional):
+            cel_value = cel_value.value if cel_value.present else None
+        if cel_value is None:
             return None
-        if isinstance(found, Duration):
-            return found.nanos / 1e9
-        if not isinstance(found, int | float):
-            raise EvaluationError(f"yields {type(found).__name__}, want a number")
-        number = float(found)
+        if isinstance(cel_value, Duration):
+            return cel_value.nanos / 1e9
+        if not isinstance(cel_value, int | float):
+            raise EvaluationError(f"yields {type(cel_value).__name__}, want a number")
+        number = float(cel_value)
         if not math.isfinite(number):
             raise EvaluationError(f"yields {number}, want a number that has an end")
         return number
@@ -151,18 +151,18 @@ class Expression:
 def _nodes(node: Any) -> Iterator[Node]:
     if isinstance(node, Node):
         yield node
-        for each in fields(node):
-            yield from _nodes(getattr(node, each.name))
+        for part in fields(node):
+            yield from _nodes(getattr(node, part.name))
     elif isinstance(node, list | tuple):
-        for each in node:
-            yield from _nodes(each)
+        for part in node:
+            yield from _nodes(part)
 
 
 @lru_cache(maxsize=1024)
-def compiled(text: str) -> Expression:
+def compile_expression(text: str) -> Expression:
     """Compile an expression. Raises: ValueError that names the word and what is legal."""
     try:
-        program = _environment().compiled(text)
+        program = _environment().compile_anew(text)
     except CompileError as error:
         raise ValueError(_why(error)) from None
     except EvaluationError as error:
@@ -180,16 +180,16 @@ def compiled(text: str) -> Expression:
 
 def _events(nodes: list[Node]) -> frozenset[str]:
     """Return which events are read. Raises: ValueError: what is kept of a log must be known before it is written."""
-    found: set[str] = set()
+    events: set[str] = set()
     uses = sum(isinstance(node, Ident) and node.name == LINES for node in nodes)
     for node in nodes:
         match node:
             case Call(function="_[_]", args=[Ident(name="lines"), Literal(value=str(event))]):
                 uses -= 1
-                found.add(event)
+                events.add(event)
     if uses:
         raise ValueError('lines: want lines["EVENT"], the name of an event as it stands in the event log')
-    return frozenset(found)
+    return frozenset(events)
 
 
 @cache
@@ -240,12 +240,12 @@ def parse_measure(text: str) -> tuple[Measure, Expression | None]:
     if not expression.strip():
         raise ValueError(f"measure {name}: {FORM}")
     try:
-        made = compiled(expression.strip())
+        compiled_expression = compile_expression(expression.strip())
     except ValueError as error:
         raise ValueError(f"measure {name}: {error}") from None
-    meaning = options.get("meaning", made.text)
+    meaning = options.get("meaning", compiled_expression.text)
     measure = Measure(name, options.get("unit", ""), meaning, DIRECTIONS[better], "scenario", relevant=relevant)
-    return measure, made
+    return measure, compiled_expression
 
 
 def _relevant(name: str, text: str, unit: str) -> float:
@@ -255,10 +255,10 @@ def _relevant(name: str, text: str, unit: str) -> float:
         return 0.0
     number = text.removesuffix(unit)
     try:
-        found = float(number)
+        least_difference = float(number)
     except ValueError:
-        found = math.nan
-    if not (math.isfinite(found) and found > 0):
+        least_difference = math.nan
+    if not (math.isfinite(least_difference) and least_difference > 0):
         form = f"NUMBER or NUMBER{unit}" if unit else "NUMBER"
         raise ValueError(f"measure {name}: relevant={text}: want {form} above 0, the least difference that matters")
-    return found
+    return least_difference

@@ -66,14 +66,18 @@ class _Walk:
             case Ident(name=name):
                 return scope.get(name) or self.variables.get(name, UNKNOWN)
             case Select(operand=operand, field=name):
-                if (whole := _qualified(node)) in self.variables and whole.partition(".")[0] not in scope:
+                if (whole := _qualified_name(node)) in self.variables and whole.partition(".")[0] not in scope:
                     return self.variables[whole]
                 return self._member(node.at, self.of(operand, scope), name)
             case Call():
                 return self._call(node, scope)
             case ListOf(items=items):
-                found = [self.of(each, scope) for each in items]
-                return found[0].at(Shape("array", items=found[0].shape)) if len(found) == 1 else FieldPath(_EMPTY)
+                item_paths = [self.of(each, scope) for each in items]
+                return (
+                    item_paths[0].at(Shape("array", items=item_paths[0].shape))
+                    if len(item_paths) == 1
+                    else FieldPath(_EMPTY)
+                )
             case MapOf(entries=entries):
                 for key, value, _ in entries:
                     self.of(key, scope), self.of(value, scope)
@@ -87,7 +91,7 @@ class _Walk:
     def _member(self, at: int, holder: FieldPath, name: str) -> FieldPath:
         shape = holder.shape
         if shape.type in _SCALARS:
-            self.issues.append((at, f"{_named(holder)} is of type {shape.type}, it has no field {name!r}"))
+            self.issues.append((at, f"{_display_name(holder)} is of type {shape.type}, it has no field {name!r}"))
             return UNKNOWN
         if shape.fields is None or shape.values is not None or shape.keeps_unknown:
             return holder.at(shape.member(name), name)
@@ -95,7 +99,7 @@ class _Walk:
             return holder.at(shape.fields[name], name)
         near = difflib.get_close_matches(name, shape.fields, n=3)
         hint = f"; did you mean {', '.join(near)}?" if near else f"; it has {', '.join(sorted(shape.fields)[:12])}"
-        self.issues.append((at, f"{_named(holder)} has no field {name!r}{hint}"))
+        self.issues.append((at, f"{_display_name(holder)} has no field {name!r}{hint}"))
         return UNKNOWN
 
     def _call(self, node: Call, scope: Mapping[str, FieldPath]) -> FieldPath:
@@ -113,9 +117,9 @@ class _Walk:
             case "_[_]" | "_[?_]":
                 return args[0].at(args[0].shape.items or ANYTHING)
             case "_+_" | "_||_" | "_&&_":
-                return _joined(args[0], args[1])
+                return _common_path(args[0], args[1])
             case "_?_:_":
-                return _joined(args[1], args[2])
+                return _common_path(args[1], args[2])
             case name if name in _SAME_ITEMS:
                 return target
             case name if name in _ONE_ITEM:
@@ -134,10 +138,10 @@ class _Walk:
             named = {node.first: item}
         inside = {**scope, **named, node.accu: init}
         self.of(node.condition, inside)
-        return self.of(node.result, {**scope, node.accu: _joined(init, self.of(node.step, inside))})
+        return self.of(node.result, {**scope, node.accu: _common_path(init, self.of(node.step, inside))})
 
 
-def _joined(one: FieldPath, other: FieldPath) -> FieldPath:
+def _common_path(one: FieldPath, other: FieldPath) -> FieldPath:
     """Return what is known of a value that may be either."""
     if one.shape is other.shape or other.shape is _EMPTY:
         return one
@@ -147,7 +151,7 @@ def _joined(one: FieldPath, other: FieldPath) -> FieldPath:
     return one if lists and one.shape.items is other.shape.items else UNKNOWN
 
 
-def _qualified(node: Node) -> str:
+def _qualified_name(node: Node) -> str:
     """Return `a.b` of a selection of a name, or nothing."""
     match node:
         case Select(operand=Ident(name=name), field=member):
@@ -155,21 +159,21 @@ def _qualified(node: Node) -> str:
     return ""
 
 
-def _named(holder: FieldPath) -> str:
+def _display_name(holder: FieldPath) -> str:
     """Return what people call a value: the kind, and the path in it."""
     return f"{holder.kind} {holder.path}" if holder.path else holder.kind or "it"
 
 
 @cache
 def _variables() -> Mapping[str, FieldPath]:
-    found: dict[str, FieldPath] = {}
-    for each in resources().values():
-        shape = _with_more(each.plural, shape_of(each.api_version, each.kind))
-        objects = FieldPath(Shape("array", items=shape), each.kind)
-        found[each.plural] = found[f"created.{each.plural}"] = objects
+    variables: dict[str, FieldPath] = {}
+    for resource in resources().values():
+        shape = _with_more(resource.plural, shape_of(resource.api_version, resource.kind))
+        objects = FieldPath(Shape("array", items=shape), resource.kind)
+        variables[resource.plural] = variables[f"created.{resource.plural}"] = objects
     line = dict.fromkeys((*(each.name for each in msgspec.structs.fields(Line)), "at"), ANYTHING)
     lines = Shape("array", items=Shape("object", fields=line))
-    return {**found, "lines": FieldPath(Shape("object", values=lines), "event log")}
+    return {**variables, "lines": FieldPath(Shape("object", values=lines), "event log")}
 
 
 def _with_more(plural: str, shape: Shape) -> Shape:

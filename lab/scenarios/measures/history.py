@@ -234,7 +234,7 @@ class Measures:
         total = sum(at_s >= started_s + begun_s for at_s in writes.at_s)
         until_s = [min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None) for p in pods]
         misreported = [
-            results.misreported(p.uid, p.reported, started_s, end_s, history.of_group(p))
+            results.misreported_times(p.uid, p.reported, started_s, end_s, history.of_group(p))
             for p, end_s in zip(pods, until_s, strict=True)
         ]
         disturbed = (p.running_s is not None and p.failed_s is not None for p in history.pods.values())
@@ -280,11 +280,11 @@ def _note(
     reported: list[tuple[float, ReportedReason]], now_s: float, conditions: tuple[Condition, ...], *types: str
 ) -> None:
     """Note what the first of these conditions that is there says, if it is news."""
-    shown = next((found for each in types if (found := find_condition(conditions, each)) is not None), None)
+    shown = next((condition for each in types if (condition := find_condition(conditions, each)) is not None), None)
     is_false = shown is not None and shown.status == "False"
-    said = ReportedReason(shown.reason, shown.message) if shown is not None and is_false else ReportedReason()
-    if said != (reported[-1][1] if reported else ReportedReason()):
-        reported.append((now_s, said))
+    report = ReportedReason(shown.reason, shown.message) if shown is not None and is_false else ReportedReason()
+    if report != (reported[-1][1] if reported else ReportedReason()):
+        reported.append((now_s, report))
 
 
 def _waits(pods: list[PodHistory], rejected_s: Mapping[str, float]) -> list[float]:

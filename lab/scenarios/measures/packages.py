@@ -24,7 +24,7 @@ def origin_of(point: EntryPoint) -> str:
 
 
 @cache
-def offered() -> dict[str, tuple[EntryPoint, ...]]:
+def entry_points_by_name() -> dict[str, tuple[EntryPoint, ...]]:
     """Return the entry points by name; nothing is imported yet."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
@@ -35,9 +35,9 @@ def offered() -> dict[str, tuple[EntryPoint, ...]]:
 @cache
 def package_measure(name: str) -> tuple[MeasureEntry, Measure]:
     """Return a package's measure and its entry in the register. Raises: MeasureSourceError."""
-    points = offered().get(name, ())
+    points = entry_points_by_name().get(name, ())
     if not points:
-        there = ", ".join(offered()) or "none"
+        there = ", ".join(entry_points_by_name()) or "none"
         raise MeasureSourceError(f"no package offers a measure {name!r} (entry points in {GROUP}: {there})")
     if len(points) > 1:
         raise MeasureSourceError(f"measure {name} is offered twice: {' and '.join(map(origin_of, points))}")
@@ -73,10 +73,10 @@ def measures() -> list[Measure]:
     """Return the register's entries for all measures of packages; one that cannot be loaded has the reason as
     its meaning.
     """
-    found: list[Measure] = []
-    for name in offered():
+    entries: list[Measure] = []
+    for name in entry_points_by_name():
         try:
-            found.append(package_measure(name)[1])
+            entries.append(package_measure(name)[1])
         except MeasureSourceError as error:
-            found.append(Measure(name, "", str(error), "", "package"))
-    return found
+            entries.append(Measure(name, "", str(error), "", "package"))
+    return entries

@@ -44,13 +44,13 @@ class Phases:
     def sample(self, now_s: float) -> None:
         """Record the current counts."""
         counts = self._counts
-        made = Sample(
+        new_sample = Sample(
             now_s, counts["Pending"], counts["Running"], counts["Failed"], self._failed_total, counts["Succeeded"]
         )
         if self.samples and self._is_near(self.samples[-1].at_s, now_s):
-            self.samples[-1] = made
+            self.samples[-1] = new_sample
         else:
-            self.samples.append(made)
+            self.samples.append(new_sample)
         if len(self.samples) > SAMPLES_MAX:
             self._merge()
 
@@ -60,9 +60,9 @@ class Phases:
     def _merge(self) -> None:
         self._grain_s = max(2 * self._grain_s, self.samples[-1].at_s / (SAMPLES_MAX // 2))
         kept: list[Sample] = []
-        for each in self.samples:
-            if kept and self._is_near(kept[-1].at_s, each.at_s):
-                kept[-1] = each
+        for sample in self.samples:
+            if kept and self._is_near(kept[-1].at_s, sample.at_s):
+                kept[-1] = sample
             else:
-                kept.append(each)
+                kept.append(sample)
         self.samples = kept

@@ -226,27 +226,27 @@ class Placement:
 
     def measures(self, now_s: float) -> dict[str, float | None]:
         """Return the figures by name as of `now_s`, the end; {} if no pod was placed on a node."""
-        found: dict[str, float | None] = {}
+        figures: dict[str, float | None] = {}
         if not any(resource.is_requested for resource in self._resources.values()) and not self._used.peak:
-            return found
+            return figures
         begun_s = self.begun_s
-        found["pods_per_node_max"], found["pods_per_node_min"] = float(self._most), float(self._fewest)
-        found["pods_per_node_spread"] = self._spread.value
-        found["pods_per_node_spread_mean"] = self._spread.mean(begun_s, now_s)
-        found["nodes_used_mean"] = self._used.mean(begun_s, now_s)
+        figures["pods_per_node_max"], figures["pods_per_node_min"] = float(self._most), float(self._fewest)
+        figures["pods_per_node_spread"] = self._spread.value
+        figures["pods_per_node_spread_mean"] = self._spread.mean(begun_s, now_s)
+        figures["nodes_used_mean"] = self._used.mean(begun_s, now_s)
         for name, resource in sorted(self._resources.items()):
             if not resource.is_requested:
                 continue
-            found[f"{name}_utilization_end"] = resource.utilization.value
-            found[f"{name}_utilization_mean"] = resource.utilization.mean(begun_s, now_s)
-            found[f"{name}_utilization_max"] = resource.utilization.peak
-            found[f"{name}_imbalance_end"] = resource.imbalance.value
-            found[f"{name}_imbalance_mean"] = resource.imbalance.mean(begun_s, now_s)
-            found[f"{name}_fragmentation_end"] = self._fragmentation(name)
+            figures[f"{name}_utilization_end"] = resource.utilization.value
+            figures[f"{name}_utilization_mean"] = resource.utilization.mean(begun_s, now_s)
+            figures[f"{name}_utilization_max"] = resource.utilization.peak
+            figures[f"{name}_imbalance_end"] = resource.imbalance.value
+            figures[f"{name}_imbalance_mean"] = resource.imbalance.mean(begun_s, now_s)
+            figures[f"{name}_fragmentation_end"] = self._fragmentation(name)
         if all(name in self._resources and self._resources[name].is_requested for name in _WITHIN):
-            found["node_imbalance_end"] = self._inner.value
-            found["node_imbalance_mean"] = self._inner.mean(begun_s, now_s)
-        return found
+            figures["node_imbalance_end"] = self._inner.value
+            figures["node_imbalance_mean"] = self._inner.mean(begun_s, now_s)
+        return figures
 
     def _fragmentation(self, resource: str) -> float | None:
         free = [
@@ -262,8 +262,8 @@ class Placement:
         """
         node = self._nodes.get(name, _Node())
         return {
-            "requested": _shown(dict.fromkeys(node.allocatable, 0) | node.requested),
-            "allocatable": _shown(node.allocatable),
+            "requested": _as_numbers(dict.fromkeys(node.allocatable, 0) | node.requested),
+            "allocatable": _as_numbers(node.allocatable),
             "utilization": {
                 name: node.requested.get(name, 0) / have for name, have in node.allocatable.items() if have > 0
             },
@@ -280,6 +280,6 @@ def _requests(pod: Pod) -> tuple[Amounts, bool]:
         return {}, True
 
 
-def _shown(held: Amounts) -> dict[str, float]:
+def _as_numbers(held: Amounts) -> dict[str, float]:
     """Return amounts as numbers: cores of cpu, units of all else."""
     return {name: amount / _CORES if name == "cpu" else float(amount) for name, amount in held.items()}

@@ -86,18 +86,18 @@ class Recorded:
     def at_end(self, resource: str) -> list[dict[str, Any]]:
         """Return the objects that were stored at the end."""
         known = self._objects[resource]
-        return [self._shown(resource, known.get(each["metadata"]["uid"]), each) for each in self._at_end[resource]]
+        return [self._with_times(resource, known.get(each["metadata"]["uid"]), each) for each in self._at_end[resource]]
 
     def created(self, resource: str) -> list[dict[str, Any]]:
         """Return all objects that ever existed, in their last version; only for a resource in `wanted.created`."""
         last = {each["metadata"]["uid"]: each for each in self._at_end[resource]}
         return [
-            self._shown(resource, known, last.get(uid) or known.documents[-1][1])
+            self._with_times(resource, known, last.get(uid) or known.documents[-1][1])
             for uid, known in self._objects[resource].items()
             if uid in last or known.documents
         ]
 
-    def _shown(self, resource: str, known: _ObjectHistory | None, document: Document) -> dict[str, Any]:
+    def _with_times(self, resource: str, known: _ObjectHistory | None, document: Document) -> dict[str, Any]:
         if known is None:
             return {**document, "at": {}}
         at = {"created": known.created_s, **({"gone": known.gone_s} if known.gone_s is not None else {})}

@@ -144,17 +144,17 @@ _OF_RESOURCES: Final = tuple(each for each in MEASURES if each.name.startswith(O
 
 def find(name: str, declared: Iterable[Measure] = ()) -> Measure | None:
     """Return the measure of that name; None if it is unknown. `declared`: those of the scenario and of packages."""
-    for each in declared:
-        if each.name == name:
-            return each
+    for measure in declared:
+        if measure.name == name:
+            return measure
     if (known := _BY_NAME.get(name)) is not None:
         return known
-    for each in _OF_RESOURCES:
-        ending = each.name.removeprefix(OF_A_RESOURCE)
+    for measure in _OF_RESOURCES:
+        ending = measure.name.removeprefix(OF_A_RESOURCE)
         if name.endswith(ending):
             resource = name.removesuffix(ending)
-            meaning = each.meaning.replace(OF_A_RESOURCE, resource)
-            return Measure(name, each.unit, meaning, each.better, each.source, each.is_always)
+            meaning = measure.meaning.replace(OF_A_RESOURCE, resource)
+            return Measure(name, measure.unit, meaning, measure.better, measure.source, measure.is_always)
     return None
 
 

@@ -67,11 +67,11 @@ def _replacements(fates: list[Fate]) -> set[int]:
     for place, fate in enumerate(fates):
         if fate.ended_s is not None and fate.running_s is None:
             changes.append((fate.ended_s, 0, place))
-    found: set[int] = set()
+    places: set[int] = set()
     left = most = 0
     for _, is_made, place in sorted(changes):
         left += 1 if is_made else -1
         if is_made and left <= most:
-            found.add(place)
+            places.add(place)
         most = max(most, left)
-    return found
+    return places

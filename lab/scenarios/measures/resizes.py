@@ -77,7 +77,7 @@ class Resizes:
                 self.met_s.append(now_s - known.since_s)
             known.since_s = None
 
-    def allocated(self, uid: str) -> Amounts:
+    def allocated_amounts(self, uid: str) -> Amounts:
         """Return the last known allocated resources of the pod; empty if it never had a node."""
         known = self._pods.get(uid)
         try:
@@ -92,7 +92,7 @@ def resize_measures(resizes: Resizes, preemptions: Preemptions) -> dict[str, flo
     `victims`: pods that a scheduler evicted, for a resize or for a new pod. The evicted capacity is what they
     had allocated.
     """
-    lost = [resizes.allocated(uid) for uid in preemptions.victims]
+    lost = [resizes.allocated_amounts(uid) for uid in preemptions.victims]
     return {
         "victims": float(len(lost)),
         "evicted_cpu": sum(amounts.get("cpu", 0) for amounts in lost) / 1000,

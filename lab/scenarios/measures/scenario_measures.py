@@ -43,16 +43,18 @@ class ScenarioMeasure:
     how: Expression | MeasureEntry
 
     @property
-    def wanted(self) -> Followed:
+    def required_history(self) -> Followed:
         """Data of a run that must be kept for the measure."""
         how = self.how
         if isinstance(how, MeasureEntry):
-            return _wanted(how.objects, how.objects, how.versions, how.lines)
+            return _required_history(how.objects, how.objects, how.versions, how.lines)
         named = how.at_end | how.created
-        return _wanted(how.at_end, how.created, named if how.has_versions else (), how.events)
+        return _required_history(how.at_end, how.created, named if how.has_versions else (), how.events)
 
 
-def _wanted(at_end: Iterable[str], created: Iterable[str], versions: Iterable[str], events: Iterable[str]) -> Followed:
+def _required_history(
+    at_end: Iterable[str], created: Iterable[str], versions: Iterable[str], events: Iterable[str]
+) -> Followed:
     from lab.scenarios.measures.expression import plurals
 
     def wire(names: Iterable[str]) -> frozenset[str]:
@@ -61,7 +63,7 @@ def _wanted(at_end: Iterable[str], created: Iterable[str], versions: Iterable[st
     return Followed(wire(at_end), wire(created), wire(versions), frozenset(events))
 
 
-def stated(text: str, followed: Callable[[str], bool]) -> ScenarioMeasure:
+def stated_measure(text: str, followed: Callable[[str], bool]) -> ScenarioMeasure:
     """Parse the measure in the rest of a line. `followed`: whether scenarios follow a resource (wire name).
 
     Raises: ValueError that names the measure, the word and what is legal.
@@ -70,22 +72,22 @@ def stated(text: str, followed: Callable[[str], bool]) -> ScenarioMeasure:
     from lab.scenarios.measures.expression import parse_measure
 
     measure, expression = parse_measure(text)
-    found: ScenarioMeasure
+    scenario_measure: ScenarioMeasure
     if expression is None:
         entry, about = package_measure(measure.name)
-        found = ScenarioMeasure(about, entry)
+        scenario_measure = ScenarioMeasure(about, entry)
     else:
-        found = ScenarioMeasure(measure, expression)
-    wanted = found.wanted
+        scenario_measure = ScenarioMeasure(measure, expression)
+    wanted = scenario_measure.required_history
     for name in sorted(wanted.at_end | wanted.created | wanted.versions):
         if not followed(name):
             raise ValueError(f"measure {measure.name}: scenarios do not follow {resources()[name].plural}")
-    return found
+    return scenario_measure
 
 
 def wanted_by(measures: Iterable[ScenarioMeasure]) -> Followed:
     """Return the data that must be kept for all of the measures."""
-    all_of_them = [each.wanted for each in measures]
+    all_of_them = [each.required_history for each in measures]
     return Followed(
         frozenset().union(*(each.at_end for each in all_of_them)),
         frozenset().union(*(each.created for each in all_of_them)),
@@ -118,11 +120,11 @@ class FinishedRun:
 
     def objects(self, plural: str) -> list[dict[str, Any]]:
         """Return the objects that were stored at the end. Raises: ValueError for a resource that is not followed."""
-        return self._with_more(plural, self.recorded.at_end(self._followed(plural)))
+        return self._with_more(plural, self.recorded.at_end(self._followed_resource(plural)))
 
     def created(self, plural: str) -> list[dict[str, Any]]:
         """Return all objects that ever existed. Raises: ValueError for a resource that is not followed."""
-        return self._with_more(plural, self.recorded.created(self._followed(plural)))
+        return self._with_more(plural, self.recorded.created(self._followed_resource(plural)))
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         """Return the lines of an event. Raises: ValueError for an event that is not kept."""
@@ -130,7 +132,7 @@ class FinishedRun:
             raise ValueError(f"it reads lines of {event!r}, which it does not declare in `lines`")
         return self.recorded.lines(event, self.started_s)
 
-    def _followed(self, plural: str) -> str:
+    def _followed_resource(self, plural: str) -> str:
         from lab.scenarios.measures.expression import plurals
 
         name = plurals().get(plural, plural)
@@ -161,37 +163,37 @@ class FinishedRun:
 
     def values(self, measures: Iterable[ScenarioMeasure]) -> tuple[dict[str, float | None], dict[str, str]]:
         """Return the values of the measures by name, and the error for each that could not be computed."""
-        found: dict[str, float | None] = {}
+        figures: dict[str, float | None] = {}
         errors: dict[str, str] = {}
         if not (chosen := tuple(measures)):
-            return found, errors
+            return figures, errors
         from services.cel.values import EvaluationError
 
-        for each in chosen:
-            name = each.measure.name
-            found[name] = None
+        for scenario_measure in chosen:
+            name = scenario_measure.measure.name
+            figures[name] = None
             try:
-                found[name] = self._value(each.how)
+                figures[name] = self._value(scenario_measure.how)
             except EvaluationError as error:
                 errors[name] = f"measure {name}: {error}"
             except Exception as error:  # whatever a package raises: the run is not lost for it
-                errors[name] = f"measure {name} of {each.measure.source}: {type(error).__name__}: {error}"
-        return found, errors
+                errors[name] = f"measure {name} of {scenario_measure.measure.source}: {type(error).__name__}: {error}"
+        return figures, errors
 
     def _value(self, how: Expression | MeasureEntry) -> float | None:
         if not isinstance(how, MeasureEntry):
             return how.value(self._variables(how))
-        found: Any = how.compute(self)
-        if found is None:
+        figure: Any = how.compute(self)
+        if figure is None:
             return None
         if (
-            isinstance(found, bool)
-            or not isinstance(found, int | float)
-            or found != found
-            or abs(found) == float("inf")
+            isinstance(figure, bool)
+            or not isinstance(figure, int | float)
+            or figure != figure
+            or abs(figure) == float("inf")
         ):
-            raise TypeError(f"it returned {found!r}, want a number or None")
-        return float(found)
+            raise TypeError(f"it returned {figure!r}, want a number or None")
+        return float(figure)
 
     def _variables(self, how: Expression) -> Mapping[str, Any]:
         return {

@@ -73,8 +73,8 @@ def is_stale(result: SchedulingResult, reported: ReportedReason) -> bool:
         return reported.reason in (NOT_READY, GATED)
     if reported.reason == GATED:
         return result.plugin != "SchedulingGates"
-    said = (result.message, result.shown or result.message, GENERIC + result.plugin)
-    return reported.message not in said
+    messages = (result.message, result.shown or result.message, GENERIC + result.plugin)
+    return reported.message not in messages
 
 
 class SchedulingResults:
@@ -112,7 +112,7 @@ class SchedulingResults:
                 return
         self.by_uid.setdefault(uid, []).append((line.mono_ns / 1e9, result))
 
-    def misreported(
+    def misreported_times(
         self,
         uid: str,
         reported: Sequence[tuple[float, ReportedReason]],
@@ -137,17 +137,17 @@ class SchedulingResults:
             if begin >= until_s:
                 break
             result = _latest(results, begin, NOTHING)
-            said = _latest(reported, begin, ReportedReason())
+            report = _latest(reported, begin, ReportedReason())
             its_group = _latest(of_group, begin, ReportedReason())
             if its_group.message not in of_gates:
                 its_group = ReportedReason()  # why the group as a whole does not fit is no report of PreEnqueue
             length = min(end, until_s) - begin
-            missing += length if is_missing(result, said) else 0.0
-            is_untried = said.reason == UNSCHEDULABLE and said.message in of_gates
-            is_wrong = is_stale(result, said) or is_stale(result, its_group) or (is_untried and result == NOTHING)
+            missing += length if is_missing(result, report) else 0.0
+            is_untried = report.reason == UNSCHEDULABLE and report.message in of_gates
+            is_wrong = is_stale(result, report) or is_stale(result, its_group) or (is_untried and result == NOTHING)
             stale += length if is_wrong else 0.0
             misleading += length if is_untried else 0.0
-            is_said = said != ReportedReason() or its_group != ReportedReason()
+            is_said = report != ReportedReason() or its_group != ReportedReason()
             if rejected_s is not None and seen_s is None and result.plugin and is_said and not is_wrong:
                 seen_s = begin - rejected_s
         return Misreported(missing, stale, misleading, seen_s)

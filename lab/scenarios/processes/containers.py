@@ -55,33 +55,33 @@ class Containers:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise MeshError(f"{self._docker} {words[0]}: {error}") from None
         if done.returncode:
-            said = (done.stderr.decode(errors="replace").strip() or f"exit {done.returncode}").splitlines()[-1]
-            raise MeshError(f"{self._docker} {words[0]}: {said}")
+            message = (done.stderr.decode(errors="replace").strip() or f"exit {done.returncode}").splitlines()[-1]
+            raise MeshError(f"{self._docker} {words[0]}: {message}")
         return done.stdout.decode(errors="replace").strip()
 
-    def _inspected(self) -> list[dict[str, Any]]:
+    def _inspect(self) -> list[dict[str, Any]]:
         ids = self.run("ps", "-aq", "--filter", f"label={PROJECT}={self.project}").split()
         return list(json.loads(self.run("inspect", *ids))) if ids else []
 
-    def found(self) -> dict[str, Container]:
+    def by_name(self) -> dict[str, Container]:
         """Return the components' containers by name. Raises: MeshError when the project has none."""
-        found: dict[str, Container] = {}
-        for each in self._inspected():
-            service = each["Config"]["Labels"].get(SERVICE, "")
-            if service not in SERVICES or each["Config"]["Labels"].get("com.docker.compose.oneoff") == "True":
+        containers: dict[str, Container] = {}
+        for inspection in self._inspect():
+            service = inspection["Config"]["Labels"].get(SERVICE, "")
+            if service not in SERVICES or inspection["Config"]["Labels"].get("com.docker.compose.oneoff") == "True":
                 continue
-            name = f"kubelet/{each['Config']['Hostname']}" if service == "kubelet" else service
-            networks, state = tuple(each["NetworkSettings"]["Networks"]), each.get("State") or {}
-            found[name] = Container(each["Id"], name, service, networks, state.get("Running", True))
-        if not found:
+            name = f"kubelet/{inspection['Config']['Hostname']}" if service == "kubelet" else service
+            networks, state = tuple(inspection["NetworkSettings"]["Networks"]), inspection.get("State") or {}
+            containers[name] = Container(inspection["Id"], name, service, networks, state.get("Running", True))
+        if not containers:
             raise MeshError(
                 f"no container belongs to the compose project {self.project!r}; `docker compose ls` lists the projects"
             )
-        return found
+        return containers
 
     def setting(self, service: str, variable: str) -> str:
         """Return an environment variable of a service's container; empty if it is not set."""
-        for each in self._inspected():
+        for each in self._inspect():
             if each["Config"]["Labels"].get(SERVICE) == service:
                 words = (word.partition("=") for word in each["Config"]["Env"] or ())
                 return next((value for name, _, value in words if name == variable), "")
@@ -89,7 +89,7 @@ class Containers:
 
     def server(self) -> str:
         """Return the address at which the API server's gRPC port is published. Raises: MeshError."""
-        container = self.found().get("apiserver")
+        container = self.by_name().get("apiserver")
         published = self.run("port", container.id, GRPC_PORT).splitlines() if container else []
         if not published:
             raise MeshError(f"project {self.project!r} publishes no port {GRPC_PORT} of a container apiserver")
@@ -97,12 +97,12 @@ class Containers:
 
     def healthy(self) -> set[str]:
         """Return the ids of the containers that are healthy."""
-        states = {each["Id"]: each.get("State") or {} for each in self._inspected()}
+        states = {each["Id"]: each.get("State") or {} for each in self._inspect()}
         return {each for each, state in states.items() if (state.get("Health") or {}).get("Status") == "healthy"}
 
     def _setup(self) -> dict[str, Any]:
         """Return the container that has all volumes of credentials, and that of switches. Raises: MeshError."""
-        for each in self._inspected():
+        for each in self._inspect():
             labels = each["Config"]["Labels"]
             if labels.get(SERVICE) == "setup" and labels.get("com.docker.compose.oneoff") != "True":
                 return each

@@ -27,7 +27,7 @@ class _File:
 
     def read(self, pieces: Sequence[Path]) -> list[Line]:
         """Return the complete lines added since the last call. Raises: Incomplete."""
-        found: list[Line] = []
+        lines: list[Line] = []
         for path in pieces:
             offset = self._offsets.get(path, 0)
             try:
@@ -39,8 +39,8 @@ class _File:
             # A last line without its newline is still being written, or was torn by SIGKILL.
             whole = data[: data.rfind(b"\n") + 1]
             self._offsets[path] = offset + len(whole)
-            found += (self._next(path, text) for text in whole.splitlines())
-        return found
+            lines += (self._next(path, text) for text in whole.splitlines())
+        return lines
 
     def _next(self, path: Path, text: bytes) -> Line:
         self._number += 1

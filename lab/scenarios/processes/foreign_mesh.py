@@ -59,8 +59,8 @@ TOGETHER = 100
 
 def refusal(plan: MeshPlan, access: Access) -> str:
     """Return why a running mesh cannot be what the scenario asks for; empty if it can."""
-    wanted, found = plan.switches.chosen, Switches.parse(access.switches)
-    differing = [f"{name}={value}" for name, value in wanted.items() if found[name] != value]
+    wanted, running_switches = plan.switches.chosen_values, Switches.parse(access.switches)
+    differing = [f"{name}={value}" for name, value in wanted.items() if running_switches[name] != value]
     if differing and access.switching is None:
         words = ",".join(differing)
         return f"the running mesh has other values of {words}; start it so: KEPLAB_SET={words} docker compose up -d"
@@ -97,7 +97,7 @@ class ForeignMesh:
         try:
             if why := refusal(self.plan, self._access):
                 raise NotPossible(why)
-            self._found = self._containers.found() if self._containers is not None else {}
+            self._found = self._containers.by_name() if self._containers is not None else {}
             self._transport = self._access.transport()
             client = self._client()
             await self._clean(client)
@@ -142,8 +142,8 @@ class ForeignMesh:
         )
         if not waiting.done():
             waiting.cancel()
-            said = (self._data / "host.log").read_text(errors="replace").strip().splitlines()
-            raise MeshError(f"the host of the scenario's nodes ended: {said[-1] if said else 'without a word'}")
+            lines = (self._data / "host.log").read_text(errors="replace").strip().splitlines()
+            raise MeshError(f"the host of the scenario's nodes ended: {lines[-1] if lines else 'without a word'}")
         if ending is not None:
             ending.cancel()
         waiting.result()
@@ -173,16 +173,16 @@ class ForeignMesh:
     async def _clean(self, client: Client) -> None:
         """Remove what scenarios made: owners first, so that nothing makes their pods anew; nodes last."""
         for resource in (name for name in RESOURCES if name not in NOT_MADE):
-            for each in (await client.list(resource))[0]:
-                if MARK in (each["metadata"].get("annotations") or {}):
-                    await _removed(client, resource, each)
+            for document in (await client.list(resource))[0]:
+                if MARK in (document["metadata"].get("annotations") or {}):
+                    await _remove_object(client, resource, document)
         nodes = (await client.list("nodes"))[0]
         ours = [node for node in nodes if MARK in (node["metadata"].get("labels") or {})]
         if any(MARK in (node["metadata"].get("annotations") or {}) for node in nodes) or ours:
             await self._without_pods(client)
         await self._stop_host()
         for node in ours:
-            await _removed(client, "nodes", node)
+            await _remove_object(client, "nodes", node)
         for node in nodes:
             if MARK in (node["metadata"].get("annotations") or {}):
                 change: Document = {"metadata": {"annotations": {MARK: None}}, "spec": {"unschedulable": None}}
@@ -193,13 +193,16 @@ class ForeignMesh:
         """Remove the events about objects that are no more: the next run's may have the same names."""
         kept: set[str] = set()
         for resource in (name for name in RESOURCES if name not in OF_OTHERS):
-            for each in (await client.list(resource))[0]:
+            for document in (await client.list(resource))[0]:
                 # Events about a node have its name for its uid.
-                kept |= {each["metadata"].get("uid", ""), *([each["metadata"]["name"]] if resource == "nodes" else [])}
+                kept |= {
+                    document["metadata"].get("uid", ""),
+                    *([document["metadata"]["name"]] if resource == "nodes" else []),
+                }
         events = (await client.list("events"))[0]
         gone = [each for each in events if (each.get("involvedObject") or {}).get("uid", "") not in kept]
         for start in range(0, len(gone), TOGETHER):
-            await asyncio.gather(*(_removed(client, "events", each) for each in gone[start : start + TOGETHER]))
+            await asyncio.gather(*(_remove_object(client, "events", each) for each in gone[start : start + TOGETHER]))
 
     async def _without_pods(self, client: Client) -> None:
         """Wait until the pods of what was removed are gone; those that a controller made end with their owner."""
@@ -207,7 +210,7 @@ class ForeignMesh:
         while pods := (await client.list("pods"))[0]:
             if self.clock.now() > end_s:
                 for pod in pods:
-                    await _removed(client, "pods", pod)
+                    await _remove_object(client, "pods", pod)
                 return
             await asyncio.sleep(POLL_S)
 
@@ -293,7 +296,7 @@ class ForeignMesh:
         kind, _, name = component.partition("/")
         return component == HOST or (kind == "kubelet" and any(node["name"] == name for node in self._hosted))
 
-    def _named(self, component: str) -> Container | None:
+    def _container_of(self, component: str) -> Container | None:
         """Return a container, None for the scenario's own kubelet host. Raises: NotPossible."""
         if self._is_own_host(component):
             return None
@@ -309,7 +312,7 @@ class ForeignMesh:
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """Send SIGKILL; a container is started again after `down_s`."""
         _without_site(site)
-        if (container := self._named(component)) is not None and self._containers is not None:
+        if (container := self._container_of(component)) is not None and self._containers is not None:
             self._later(self._containers.kill(container, down_s))
             return
         if self._process is not None:
@@ -330,7 +333,7 @@ class ForeignMesh:
         if switches and not self._is_own_host(component):
             await self._restart_with(component, switches)
             return
-        if (container := self._named(component)) is not None and self._containers is not None:
+        if (container := self._container_of(component)) is not None and self._containers is not None:
             await self._containers.restart(container)
             return
         self._host_switches = (*self._host_switches, *switches)
@@ -357,7 +360,7 @@ class ForeignMesh:
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
         """Freeze the component for `duration_s`."""
         _without_site(site)
-        if (container := self._named(component)) is not None and self._containers is not None:
+        if (container := self._container_of(component)) is not None and self._containers is not None:
             await self._containers.pause(container, duration_s)
         elif self._process is not None:
             process = self._process
@@ -370,7 +373,7 @@ class ForeignMesh:
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
         """Disconnect a container, or reconnect it. Raises: NotPossible for any other fault of a link."""
-        container = self._named(component)
+        container = self._container_of(component)
         if container is None or self._containers is None or faults not in (HEALTHY, LinkFaults(cut="both")):
             raise NotPossible(
                 f"link {component}: of a running mesh containers can be cut off, cut=both, and nothing else; run it "
@@ -414,7 +417,7 @@ class ForeignMesh:
 
     def exit_codes(self, component: str) -> Sequence[int]:
         """Return the exit codes of the scenario's own kubelet host. Raises: NotPossible for a container."""
-        if self._named(component) is not None:
+        if self._container_of(component) is not None:
             raise NotPossible(f"ended {component}: {ELSEWHERE}")
         return self._exits
 
@@ -442,7 +445,7 @@ def _labels(node: dict[str, object]) -> dict[str, object]:
     return dict(found) if isinstance(found, dict) else {}
 
 
-async def _removed(client: Client, resource: str, document: Document) -> None:
+async def _remove_object(client: Client, resource: str, document: Document) -> None:
     meta = document["metadata"]
     grace_s = 0 if resource == "pods" else None
     try:

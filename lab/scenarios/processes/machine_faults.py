@@ -29,7 +29,7 @@ class StrikingFaultFiles(FaultFiles):
         self._supervisor = supervisor
         self._strikes = 0
 
-    async def struck(self, name: str, site: Site, kind: Literal["kill", "pause"]) -> None:
+    async def strike_at(self, name: str, site: Site, kind: Literal["kill", "pause"]) -> None:
         """Return once the process was killed or paused at the site; if a life ends before that, the next one is
         struck.
         """
@@ -57,7 +57,7 @@ async def deliver_late_requests(folder: Path, api: Callable[[Identity], Api]) ->
     the response.
     """
 
-    def left() -> Iterator[LateRequest]:
+    def late_requests() -> Iterator[LateRequest]:
         for path in sorted(folder.glob(f"*{LATE_SUFFIX}")):
             yield msgspec.json.decode(path.read_bytes(), type=LateRequest)
             path.unlink()
@@ -69,7 +69,7 @@ async def deliver_late_requests(folder: Path, api: Callable[[Identity], Api]) ->
 
     async with asyncio.TaskGroup() as group:
         while True:
-            for late in left():
+            for late in late_requests():
                 group.create_task(deliver(late))
             await asyncio.sleep(LOOK_FOR_LATE_S)
 

@@ -56,9 +56,11 @@ class MeshSwitches:
         """Set these additional switches for all components; return when all of them run with theirs. Raises:
         MeshError.
         """
-        found = {name: words_of(text) for name, text in (await asyncio.to_thread(self._place.read)).items()}
+        current_words = {name: words_of(text) for name, text in (await asyncio.to_thread(self._place.read)).items()}
         texts = {
-            name: ",".join(wanted.get(name, ())) for name in COMPONENTS if found.get(name, ()) != wanted.get(name, ())
+            name: ",".join(wanted.get(name, ()))
+            for name in COMPONENTS
+            if current_words.get(name, ()) != wanted.get(name, ())
         }
         # Before it is so: an interrupt meanwhile has them put back as well.
         self._current = {name: words for name, words in wanted.items() if words}
@@ -78,16 +80,17 @@ class MeshSwitches:
 
     def check(self) -> None:
         """Check that nothing else has changed the switches since. Raises: MeshError."""
-        found = {name: words_of(text) for name, text in self._place.read().items()}
+        current_words = {name: words_of(text) for name, text in self._place.read().items()}
         for name in COMPONENTS:
-            if (now := found.get(name, ())) != (then := self._current.get(name, ())):
+            if (now := current_words.get(name, ())) != (then := self._current.get(name, ())):
                 raise MeshError(
-                    f"something else has set the switches of {name} during the run: to {_listed(now)}, the run began "
-                    f"with {_listed(then)}"
+                    f"something else has set the switches of {name} during the run: to {_words_text(now)}, the "
+                    "run began "
+                    f"with {_words_text(then)}"
                 )
 
 
-def _listed(words: Words) -> str:
+def _words_text(words: Words) -> str:
     return ",".join(words) or "its own"
 
 
@@ -104,12 +107,14 @@ def wanted_by(plan: MeshPlan, own: Words) -> dict[str, Words]:
                 "--processes or simulated"
             )
     read = {name: switches_read_by(name) for name in COMPONENTS}
-    found = Switches.parse(own)
+    own_switches = Switches.parse(own)
     wanted: dict[str, Words] = {}
     for name in COMPONENTS:
         switches = plan.switches_of(name)
-        chosen = {each for each in switches.chosen if each in read[name] or not any(each in r for r in read.values())}
-        if any(found[each] != switches[each] for each in chosen):
+        chosen = {
+            each for each in switches.chosen_values if each in read[name] or not any(each in r for r in read.values())
+        }
+        if any(own_switches[each] != switches[each] for each in chosen):
             wanted[name] = tuple(text for text in switches.assignments if text.partition("=")[0] in chosen)
     return wanted
 
@@ -130,16 +135,16 @@ class EnginePlace:
         A container that does not run is left alone: it reads its file when it starts. Raises: MeshError.
         """
         await asyncio.to_thread(self._containers.write, FOLDER, texts)
-        found = [
+        containers = [
             each
-            for each in (await asyncio.to_thread(self._containers.found)).values()
+            for each in (await asyncio.to_thread(self._containers.by_name)).values()
             if each.is_running and component_of(each.service) in texts
         ]
         try:
-            await asyncio.gather(*(self._containers.restart(each) for each in found))
+            await asyncio.gather(*(self._containers.restart(each) for each in containers))
         except NotPossible as error:
             raise MeshError(str(error)) from None
-        await self._healthy(found)
+        await self._healthy(containers)
 
     async def _healthy(self, containers: Sequence[Container]) -> None:
         end_s = time.monotonic() + READY_MAX_S
@@ -177,15 +182,17 @@ class VolumePlace:
                 write_atomically(self._folder / name, text.encode())
         except OSError as error:
             raise MeshError(f"{error.filename}: {error.strerror}") from None
-        await asyncio.gather(*(self._taken(name, words_of(text), counts[name]) for name, text in texts.items()))
+        await asyncio.gather(
+            *(self._wait_until_taken(name, words_of(text), counts[name]) for name, text in texts.items())
+        )
 
-    async def _taken(self, component: str, words: Words, count: int) -> None:
+    async def _wait_until_taken(self, component: str, words: Words, count: int) -> None:
         end_s = time.monotonic() + READY_MAX_S
         while await asyncio.to_thread(self._count, component, words) < count:
             if time.monotonic() > end_s:
                 raise MeshError(
-                    f"{component} did not take {_listed(words)} within {READY_MAX_S:g} s: it is not started again when "
-                    "it ends, or does not become ready"
+                    f"{component} did not take {_words_text(words)} within {READY_MAX_S:g} s: it is not started "
+                    "again when it ends, or does not become ready"
                 )
             await asyncio.sleep(POLL_S)
 
@@ -215,11 +222,11 @@ def component_of(service: str) -> str:
 
 def addresses_by_name(component: str) -> list[Address]:
     """Return the addresses of a component's containers, as the network's DNS resolves them."""
-    found: list[Address] = []
+    addresses: list[Address] = []
     for service in ("apiserver", "apiserver-2") if component == "apiserver" else (component,):
         try:
             known = socket.getaddrinfo(service, HEALTH_PORT, socket.AF_INET, socket.SOCK_STREAM)
         except OSError:
             continue
-        found += sorted({(str(address[0]), HEALTH_PORT) for *_, address in known})
-    return found
+        addresses += sorted({(str(address[0]), HEALTH_PORT) for *_, address in known})
+    return addresses

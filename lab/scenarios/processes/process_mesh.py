@@ -17,7 +17,7 @@ from kubelet.agent.node_files import path_of
 from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.dra.emulated.serving import command_driver
 from kubelet.runtime.boots import BOOT_FILE
-from lab.scenarios.corruption import corrupted
+from lab.scenarios.corruption import corrupt_files
 from lab.scenarios.mesh import MeshPlan, NotPossible, Progress, Site
 from lab.scenarios.processes.event_files import Incomplete, Tail
 from lab.scenarios.processes.machine_faults import StrikingFaultFiles, deliver_late_requests
@@ -158,7 +158,7 @@ class ProcessMesh:
             self._send(name, signal.SIGKILL, down_s)
             return
         self._supervisor.child(name).next_down_s = down_s or RESTART_S
-        await self._fault_files.struck(name, site, "kill")
+        await self._fault_files.strike_at(name, site, "kill")
 
     def _send(self, name: str, number: int, down_s: float | None = None) -> None:
         """Send a signal; what is down already stays down, as in a simulation."""
@@ -180,7 +180,7 @@ class ProcessMesh:
         if site is None:
             self._send(name, signal.SIGSTOP)
         else:
-            await self._fault_files.struck(name, site, "pause")
+            await self._fault_files.strike_at(name, site, "pause")
         self._report(name, {"what": "pause"})
         try:
             await asyncio.sleep(duration_s)
@@ -208,7 +208,7 @@ class ProcessMesh:
             await asyncio.sleep(0.01)
         folder = self.data_dir / "kubelet" / name.partition("/")[2]
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
-        for file, data in corrupted(files, how, what).items():
+        for file, data in corrupt_files(files, how, what).items():
             if data is None:
                 (folder / file).unlink()
             else:
@@ -297,19 +297,19 @@ def _arguments(plan: MeshPlan) -> dict[str, list[str]]:
         *(("--stages-seed", str(plan.seed)) if plan.stages or plan.enable_crds else ()),
         *(("--enable-crds", ",".join(plan.enable_crds)) if plan.enable_crds else ()),
     ]
-    made = {
+    arguments = {
         "apiserver": ["--log-watch-events"],  # so that streams are judged too (I15)
         "scheduler": ["--queue-moves"],  # for the times in the queue's pools
         "kubelet": [*(word for text in plan.latencies for word in ("--latency", text)), *stages],
         "controllers": stages,
     }
     if usage_files := plan.usage_files:
-        made["apiserver"] += [word for file in usage_files for word in ("--kwok", str(Path(file).absolute()))]
-        made["apiserver"] += ["--kwok-seed", str(plan.seed)]
+        arguments["apiserver"] += [word for file in usage_files for word in ("--kwok", str(Path(file).absolute()))]
+        arguments["apiserver"] += ["--kwok-seed", str(plan.seed)]
     if plan.enable_crds:
-        made["apiserver"] += ["--enable-crds", ",".join(plan.enable_crds), "--kwok-seed", str(plan.seed)]
+        arguments["apiserver"] += ["--enable-crds", ",".join(plan.enable_crds), "--kwok-seed", str(plan.seed)]
     if plan.window_s is not None:
-        made["apiserver"] += ["--window-s", str(plan.window_s), "--window-changes", "0"]
+        arguments["apiserver"] += ["--window-s", str(plan.window_s), "--window-changes", "0"]
     for name, words in plan.own_switches:
-        made.setdefault(name, []).extend(flag for word in words for flag in ("--set", word))
-    return made
+        arguments.setdefault(name, []).extend(flag for word in words for flag in ("--set", word))
+    return arguments

@@ -71,9 +71,9 @@ class Part:
     def line_of(self, path: str) -> int:
         """Return the line of a field, or of its nearest existing ancestor."""
         parts = _parts(path)
-        while parts and _joined(parts) not in self.lines:
+        while parts and _join_path(parts) not in self.lines:
             parts.pop()
-        return self.lines.get(_joined(parts), 0)
+        return self.lines.get(_join_path(parts), 0)
 
     def place(self, path: str = "") -> str:
         """Return the place of a field as an error names it: `t.txt:17`."""
@@ -97,19 +97,19 @@ def _parts(path: str) -> list[str]:
     return [match[1] or match[2] for match in _PART.finditer(path)]
 
 
-def _joined(parts: Iterable[str]) -> str:
+def _join_path(parts: Iterable[str]) -> str:
     return "\0".join(parts)
 
 
 def parts_of(block: Block) -> Iterator[Part]:
     """Yield the YAML documents of a block, except empty ones. Raises: BlockError with the line."""
     try:
-        found = list(yaml_text.load_located(block.text))
+        documents = list(yaml_text.load_located(block.text))
     except yaml_text.YamlError as error:
         raise BlockError(f"{block.place(error.line)}: {error.problem}") from None
-    for document, lines in found:
+    for document, lines in documents:
         if document is not None:
-            yield Part(block, document, {_joined(path): line for path, line in lines.items()})
+            yield Part(block, document, {_join_path(path): line for path, line in lines.items()})
 
 
 def objects_of(block: Block) -> Iterator[tuple[Part, Resource]]:
@@ -118,7 +118,7 @@ def objects_of(block: Block) -> Iterator[tuple[Part, Resource]]:
     """
     for part in parts_of(block):
         for each in _members(part):
-            yield each, _checked(each)
+            yield each, _checked_resource(each)
 
 
 def _members(part: Part) -> Iterator[Part]:
@@ -130,7 +130,7 @@ def _members(part: Part) -> Iterator[Part]:
         return
     of_items = {} if kind == "List" else {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
     for number, item in enumerate(document["items"]):
-        at = _joined(("items", str(number)))
+        at = _join_path(("items", str(number)))
         lines = {
             path.removeprefix(at).lstrip("\0"): line
             for path, line in part.lines.items()
@@ -139,7 +139,7 @@ def _members(part: Part) -> Iterator[Part]:
         yield Part(part.block, {**of_items, **item} if isinstance(item, Mapping) else item, lines)
 
 
-def _checked(part: Part) -> Resource:
+def _checked_resource(part: Part) -> Resource:
     """Return the resource of an object. Raises: BlockError where the API server could not read it, naming the field."""
     document = part.document
     if not isinstance(document, Mapping):
@@ -149,17 +149,19 @@ def _checked(part: Part) -> Resource:
         if not isinstance(value, str) or not value:
             raise BlockError(f"{part.place(name)}: {part.name}: {name}: want a text, not {value!r}")
     resource = resource_of_kind(str(version), str(kind))
-    if version == API_VERSION and (found := kwok_resources().get(str(kind))) is not None:
+    if version == API_VERSION and (kwok_resource := kwok_resources().get(str(kind))) is not None:
         if (problem := problem_of(dict(document))) is not None:
             raise BlockError(f"{part.place(problem.path)}: {part.name}: {problem.path}: {problem.message}")
-        return found
+        return kwok_resource
     if resource is None:
-        raise BlockError(f"{part.place(_unserved(str(kind)))}: {part.name}: {_not_served(str(version), str(kind))}")
+        raise BlockError(
+            f"{part.place(_unserved_field(str(kind)))}: {part.name}: {_not_served(str(version), str(kind))}"
+        )
     _conform(part, dict(document), resource)
     return resource
 
 
-def _unserved(kind: str) -> str:
+def _unserved_field(kind: str) -> str:
     """Return which of the two fields is wrong."""
     return "apiVersion" if any(each.kind == kind for each in resources().values()) else "kind"
 
@@ -191,7 +193,7 @@ def _conform(part: Part, document: Document, resource: Resource) -> None:
 _MENTIONED = re.compile(r"[A-Za-z][\w-]*(?:\[\d+\]|\.[\w-]+)*")
 
 
-def located(block: Block, error: Exception) -> BlockError:
+def locate_error(block: Block, error: Exception) -> BlockError:
     """Return the error for a reader of the block's text, with the line of the first field that it names."""
     try:
         parts = list(parts_of(block))
@@ -200,6 +202,6 @@ def located(block: Block, error: Exception) -> BlockError:
     text = str(error)
     for match in _MENTIONED.finditer(text):
         for part in parts:
-            if _joined(_parts(match[0])) in part.lines:
+            if _join_path(_parts(match[0])) in part.lines:
                 return BlockError(f"{part.place(match[0])}: {text}")
     return BlockError(f"{block.place(0)}: {text}")

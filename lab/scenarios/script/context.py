@@ -12,7 +12,7 @@ from lab.exchange.player import Played
 from lab.scenarios.mesh import Mesh
 from lab.scenarios.observer import Observer
 from lab.scenarios.script.blocks import Block
-from lab.scenarios.script.declaration import Argument, Declaration, explained
+from lab.scenarios.script.declaration import Argument, Declaration, split_docstring
 from lab.scenarios.script.scenario import Scenario, Step
 from services.client.client import Client
 
@@ -72,12 +72,12 @@ def verb(topic: str, *arguments: Argument, name: str = "", **declared: Any) -> C
     `declared` are the fields of `Verb`: options, others, text, block, form, check.
     """
 
-    def made(perform: Perform) -> Verb:
-        meaning, notes = explained(perform.__doc__)
+    def make_verb(perform: Perform) -> Verb:
+        meaning, notes = split_docstring(perform.__doc__)
         called = name or perform.__name__.replace("_", "-")
         return Verb(called, topic, meaning, notes, arguments, perform=perform, **declared)
 
-    return made
+    return make_verb
 
 
 def verbs_in(module: dict[str, Any]) -> dict[str, Verb]:
@@ -102,8 +102,8 @@ def file_of(scenario: Scenario, name: str) -> Block:
     try:
         return Block(scenario.beside(name), path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"{name}: there is no such file beside the scenario: {said}") from None
+        message = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"{name}: there is no such file beside the scenario: {message}") from None
 
 
 def substitute(context: ScenarioContext, text: str) -> str:

@@ -43,8 +43,10 @@ class Option:
                 raise ValueError(f"want {self.name}={self.type.name}")
             return self.type.read(text)
         except ValueError as error:
-            said = str(error)
-            raise ValueError(said if said.startswith(f"{self.name}=") else f"{self.name}={text}: {said}") from None
+            message = str(error)
+            raise ValueError(
+                message if message.startswith(f"{self.name}=") else f"{self.name}={text}: {message}"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class Argument:
         try:
             return self.type.read(text)
         except ValueError as error:
-            said = str(error)
-            raise ValueError(said if repr(text) in said or text in said else f"{text!r}: {said}") from None
+            message = str(error)
+            raise ValueError(message if repr(text) in message or text in message else f"{text!r}: {message}") from None
 
 
 @dataclass(frozen=True)
@@ -240,15 +242,15 @@ def read_options(options: Mapping[str, str], declared: Iterable[Option], what: s
 
 def fields(values: Mapping[str, Any], table: Iterable[Option]) -> dict[str, Any]:
     """Return the fields that the options set, in the table's order; lists of options for the same field are joined."""
-    made: dict[str, Any] = {}
+    field_values: dict[str, Any] = {}
     for option in table:
         value, name = values.get(option.name), option.field.rpartition(".")[2]
         if value is not None:
-            made[name] = [*made[name], *value] if name in made else value
-    return made
+            field_values[name] = [*field_values[name], *value] if name in field_values else value
+    return field_values
 
 
-def explained(text: str | None) -> tuple[str, str]:
+def split_docstring(text: str | None) -> tuple[str, str]:
     """Split a docstring into meaning and notes: its first paragraph, and the rest."""
     head, _, rest = (text or "").strip().partition("\n\n")
     return " ".join(head.split()), "\n\n".join(" ".join(part.split()) for part in rest.split("\n\n")).strip()

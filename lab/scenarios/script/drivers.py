@@ -15,7 +15,7 @@ from apiserver_fake.registry.validation.devices.slices import SLICE_SPEC
 from apiserver_fake.registry.validation.fields import Report
 from kubelet.dra.emulated.definition import NODE_NAME, DriverDefinition, read_definition
 from kubelet.dra.emulated.files import API_VERSION, SUFFIXES, read_drivers
-from lab.scenarios.script.blocks import located
+from lab.scenarios.script.blocks import locate_error
 from lab.scenarios.script.scenario import NodeLine, Scenario
 from services.api.errors import BadRequest
 from services.api.meta import Document
@@ -39,21 +39,21 @@ def drivers_beside(declared: NodeLine, scenario: Scenario) -> Document:
         return _read(declared, text, Path(scenario.path).parent, {name: block.text for name, block in inside.items()})
     except ValueError as error:
         if len(inside) == len(names) == 1:
-            raise located(inside[names[0]], error) from None
+            raise locate_error(inside[names[0]], error) from None
         raise
 
 
 def _read(declared: NodeLine, text: str, folder: Path, inside: Mapping[str, str]) -> Document:
-    found = read_drivers(text, folder, inside)
-    for each in found:
-        definition = read_definition(each)
+    drivers = read_drivers(text, folder, inside)
+    for driver in drivers:
+        definition = read_definition(driver)
         try:
             check_published(definition)
             if len(declared.names) > 1:
                 _check_pools(definition, declared.names)
         except ValueError as error:
             raise ValueError(f"drivers={text}: {definition.name}: {error}") from None
-    return {"drivers": found}
+    return {"drivers": drivers}
 
 
 def _check_pools(definition: DriverDefinition, names: tuple[str, ...]) -> None:
@@ -76,7 +76,7 @@ def check_published(definition: DriverDefinition) -> None:
             "nodeName": "node",
             "pool": {"name": pool.name, "generation": definition.generation, "resourceSliceCount": 1},
         }
-        for kind, parts in (("devices", definition.offered(pool)), ("sharedCounters", pool.shared_counters)):
+        for kind, parts in (("devices", definition.devices_of(pool)), ("sharedCounters", pool.shared_counters)):
             for number, part in enumerate(parts):
                 _check(base | {kind: [part]}, f"spec.{kind}[0]", f"{where}{kind}[{number}]")
 

@@ -144,13 +144,13 @@ def _line(scope: str, names: Iterable[str], words: list[dict[str, Any]]) -> dict
 
 def snippets(everything: Mapping[str, Declaration]) -> dict[str, Any]:
     """Return VS Code's snippets: one for every kind of line, and one for every option."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name, declared in everything.items():
-        found[name] = {"prefix": name, "body": _body(name, declared), "description": plain(declared.meaning)}
+        entries[name] = {"prefix": name, "body": _body(name, declared), "description": plain(declared.meaning)}
         if declared.block:
             head = _body(name, declared, without=FILE)[0]
             body = [f"{head} <<EOF", "${0:" + _safe(declared.block) + "}", "EOF"]
-            found[f"{name} <<EOF"] = {
+            entries[f"{name} <<EOF"] = {
                 "prefix": f"{name} block",
                 "body": body,
                 "description": f"{name} with a block: {declared.block}",
@@ -158,12 +158,12 @@ def snippets(everything: Mapping[str, Declaration]) -> dict[str, Any]:
     for option, names in _by_option(everything).items():
         unless = unless_given(option)
         about = f"{', '.join(names)}: {plain(option.meaning)}" + (f"; {unless}" if unless else "")
-        found[f"{names[0]} {option.name}="] = {
+        entries[f"{names[0]} {option.name}="] = {
             "prefix": f"{option.name}=",
             "body": [f"{option.name}={_hole(1, option)}"],
             "description": about,
         }
-    return found
+    return entries
 
 
 def _by_option(everything: Mapping[str, Declaration]) -> dict[Option, list[str]]:

@@ -90,7 +90,7 @@ class World(Protocol):
     def documents(self, resource: str) -> Iterable[Document]:
         """Return the stored objects of a resource (wire name)."""
 
-    def created(self, resource: str) -> Iterable[str]:
+    def created_names(self, resource: str) -> Iterable[str]:
         """Return the names of all objects ever created of a resource, repeats included."""
 
 
@@ -143,15 +143,15 @@ class Judging:
         """Return whether it holds now, and what was found."""
         wanted = self._expectation
         if wanted.what == "created":
-            names = self._world.created(wanted.resource)
+            names = self._world.created_names(wanted.resource)
             count = sum(all(f.accepts(name) for f in wanted.filters) for name in names)
             return _OPS[wanted.op](count, int(wanted.value)), f"{count} created"
-        found = [document for document in self._world.documents(wanted.resource) if self._passes(document)]
+        documents = [document for document in self._world.documents(wanted.resource) if self._passes(document)]
         if wanted.what == "count":
-            return _OPS[wanted.op](len(found), int(wanted.value)), f"{len(found)} found"
-        if not found:
+            return _OPS[wanted.op](len(documents), int(wanted.value)), f"{len(documents)} found"
+        if not documents:
             return False, "none found"
-        seen = [(d["metadata"]["name"], _text(lookup(d, wanted.path))) for d in found]
+        seen = [(d["metadata"]["name"], _text(lookup(d, wanted.path))) for d in documents]
         wrong = [(name, value) for name, value in seen if not compare(value, wanted.op, wanted.value)]
         shown = ", ".join(f"{name}: {value or '(empty)'}" for name, value in (wrong or seen)[:3])
         return not wrong, shown

@@ -390,12 +390,12 @@ async def capacity(context: ScenarioContext, step: Step) -> None:
     Resources that are not given are as the node was defined. Running pods stay. Nodes that allocate single
     CPUs or their memory exclusively do not support it.
     """
-    said = {
+    quantities = {
         "ephemeralStorage" if name == "disk" else name: value
         for name, value in step.values.items()
         if name in step.options
     }
-    await context.mesh.put_file(step.args[0], CAPACITY, encode(said))
+    await context.mesh.put_file(step.args[0], CAPACITY, encode(quantities))
 
 
 VERBS = verbs_in(globals())

@@ -55,7 +55,7 @@ def _reserved_memory(text: str) -> list[dict[str, Any]]:
     return [{"numaNode": numa, "limits": {"memory": size}} for numa, size in sizes if size != "0"]
 
 
-def _chosen(text: str) -> dict[str, str]:
+def _option_values(text: str) -> dict[str, str]:
     """Return `A,B:VALUE` as {A: true, B: VALUE}."""
     return {name: value or "true" for name, _, value in (part.partition(":") for part in text.split(","))}
 
@@ -83,7 +83,7 @@ def _shutdown(text: str) -> Document:
     }
 
 
-def _reserved(text: str) -> Document:
+def _reserved_cpus(text: str) -> Document:
     return {"reservedCpus": int(text)} if text.isdigit() else {"reservedSystemCpus": text}
 
 
@@ -230,13 +230,13 @@ _FIELDS = (
     ),
     Option(
         "cpu-options",
-        _with("OPTION[:VALUE],…", _chosen),
+        _with("OPTION[:VALUE],…", _option_values),
         "options of the static CPU manager: `full-pcpus-only`",
         field="cpuOptions",
     ),
     Option(
         "topology-options",
-        _with("OPTION[:VALUE],…", _chosen),
+        _with("OPTION[:VALUE],…", _option_values),
         "options of the topology manager: `prefer-closest-numa-nodes`",
         field="topologyOptions",
     ),
@@ -273,7 +273,7 @@ _SEVERAL_FIELDS = (
     ),
     Option(
         "reserved",
-        _with("COUNT|CPUS", _reserved),
+        _with("COUNT|CPUS", _reserved_cpus),
         "how many CPUs the system keeps, or which: `0-1,8`",
         field="reservedCpus, reservedSystemCpus",
     ),
@@ -327,18 +327,23 @@ def node_definition(name: str, options: Options) -> Document:
     """
     check_known(options, NODE_OPTIONS, "node")
     values = read_options(options, NODE_OPTIONS, "node")
-    made: Document = {"name": name, "memory": values["memory"], "pods": values["pods"], "cpu": values["cpu"] or "8"}
+    definition: Document = {
+        "name": name,
+        "memory": values["memory"],
+        "pods": values["pods"],
+        "cpu": values["cpu"] or "8",
+    }
     if values["numa"] is not None:
         count, cpus = values["numa"]
-        made["numa"] = [{"cpus": cpus, "devices": values["devices"] or {}} for _ in range(count)]
-        made["cpu"] = values["cpu"] or str(count * cpus)
+        definition["numa"] = [{"cpus": cpus, "devices": values["devices"] or {}} for _ in range(count)]
+        definition["cpu"] = values["cpu"] or str(count * cpus)
     elif values["devices"] is not None:
         raise ValueError(f"devices={options['devices']}: devices of NUMA nodes need numa=")
-    made["topologyPolicy"] = values["policy"]
-    made |= fields(values, _FIELDS)
+    definition["topologyPolicy"] = values["policy"]
+    definition |= fields(values, _FIELDS)
     for option in _SEVERAL_FIELDS:
-        made |= values[option.name] or {}
-    return made | _device_plugins(options, values)
+        definition |= values[option.name] or {}
+    return definition | _device_plugins(options, values)
 
 
 def _device_plugins(options: Options, values: dict[str, Any]) -> Document:

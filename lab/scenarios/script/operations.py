@@ -73,16 +73,16 @@ def read_operations(text: str) -> tuple[str, list[Operation]]:
     """Return the name and the operations in the order of their steps. Raises: ValueError naming the operation
     and the field.
     """
-    found = yaml_text.load(text)
-    if not isinstance(found, dict):
+    document = yaml_text.load(text)
+    if not isinstance(document, dict):
         raise ValueError(f"want a {KIND}")
-    spec = found.get("spec") or {}
+    spec = document.get("spec") or {}
     given = spec.get("operations") if isinstance(spec, dict) else None
     if not isinstance(given, list) or not given:
         raise ValueError("spec.operations: want a list of operations")
     _check_controllers(spec.get("controllers") or {})
     operations = [_operation(number, each) for number, each in enumerate(given)]
-    name = str(metadata_of(found).get("name") or "scenario")
+    name = str(metadata_of(document).get("name") or "scenario")
     return name, sorted(operations, key=lambda each: each.step)
 
 
@@ -95,11 +95,11 @@ def _operation(number: int, given: Any) -> Operation:
     step = given.get("step")
     if isinstance(step, bool) or not isinstance(step, int) or step < 0:
         raise ValueError(f"{where}.step {step!r}: want a number from 0 on")
-    said = [name for name in OPERATIONS if given.get(name) is not None]
-    if len(said) != 1:
-        what = " and ".join(said) if said else "nothing"
+    names = [name for name in OPERATIONS if given.get(name) is not None]
+    if len(names) != 1:
+        what = " and ".join(names) if names else "nothing"
         raise ValueError(f"{where}: it says {what}: want exactly one of {', '.join(OPERATIONS)}")
-    name, body = said[0], given[said[0]]
+    name, body = names[0], given[names[0]]
     if not isinstance(body, dict):
         raise ValueError(f"{where}.{name}: want an object, not {type(body).__name__}")
     what = name.removesuffix("Operation")
@@ -139,8 +139,8 @@ def _check_controllers(given: Any) -> None:
         disabled = (sets.get("disabled") or []) if isinstance(sets, dict) else None
         if not isinstance(disabled, list):
             raise ValueError(f"spec.controllers.{name} {sets!r}: want lists enabled and disabled")
-        for each in disabled:
-            named = each.get("name") if isinstance(each, dict) else each
+        for controller in disabled:
+            named = controller.get("name") if isinstance(controller, dict) else controller
             if named != "*":
                 text = "a simulated mesh runs every controller; leave it out, or make its work impossible"
                 raise ValueError(f"spec.controllers.{name}.disabled: {named!r}: {text}")

@@ -43,10 +43,10 @@ def read_speed(text: str) -> float:
 
 
 def _check_play(scenario: Scenario, step: Step) -> None:
-    _opened(source_of(scenario, step.args[0]), step, 0.0)
+    _open_source(source_of(scenario, step.args[0]), step, 0.0)
 
 
-def _opened(source: Source, step: Step, began_wall_s: float) -> Stream:
+def _open_source(source: Source, step: Step, began_wall_s: float) -> Stream:
     reading = Reading(began_wall_s=began_wall_s, options=step.values.get("options") or {})
     return open_stream(source, reading, step.values.get("format") or "")[1]
 
@@ -82,7 +82,7 @@ async def play(context: ScenarioContext, step: Step) -> None:
     rules = Rules(pods="pending" if values["pods"] == "pending" else "as-they-are", has_kubelets=True)
     clock = context.mesh.clock
     source = source_of(context.scenario, step.args[0])
-    stream = _opened(source, step, clock.wall())
+    stream = _open_source(source, step, clock.wall())
     chance = random.Random(context.chance.getrandbits(64))
     client = Client(context.mesh.api(ADMIN), clock, chance, field_manager="keplab-play")
     begin = context.scenario.begin
@@ -102,14 +102,14 @@ async def play(context: ScenarioContext, step: Step) -> None:
         context.background.append(asyncio.create_task(gate.run()))
         await gate.wait_until_synced()
 
-    async def played() -> Played:
+    async def play_stream() -> Played:
         return await player.play(stream.changes)
 
-    task = asyncio.create_task(played())
+    task = asyncio.create_task(play_stream())
     if values["beside"] == "yes":
         context.playing.append((step, task))
     else:
-        await _ended(step, task)
+        await _wait_for_end(step, task)
 
 
 class _Power:
@@ -155,7 +155,7 @@ def _remember(player: Player, document: Document) -> None:
         player.remember(resource.name, document)
 
 
-async def _ended(step: Step, task: asyncio.Task[Played]) -> None:
+async def _wait_for_end(step: Step, task: asyncio.Task[Played]) -> None:
     """Wait for the end of a play. Raises: ValueError: a change could not be made."""
     try:
         await task
@@ -169,7 +169,7 @@ async def _ended(step: Step, task: asyncio.Task[Played]) -> None:
 async def played(context: ScenarioContext, step: Step) -> None:
     """Wait until every recording that is played with `beside=yes` has ended."""
     for line, task in context.playing:
-        await _ended(line, task)
+        await _wait_for_end(line, task)
     context.playing.clear()
 
 

@@ -147,7 +147,7 @@ def page(name: str, declared: Declaration, everything: Mapping[str, Declaration]
         ]
     if declared.block:
         parts.append(f"\nIts block has {declared.block}.")
-    shared, of = _shared(name, declared, everything)
+    shared, of = _shared_options(name, declared, everything)
     own = [option for option in declared.options if option not in shared]
     if own:
         parts += ["\n| Option | Value | Unless given | What it says |\n|---|---|---|---|", *map(_row, own)]
@@ -157,7 +157,9 @@ def page(name: str, declared: Declaration, everything: Mapping[str, Declaration]
     return "\n".join(parts) + "\n"
 
 
-def _shared(name: str, declared: Declaration, everything: Mapping[str, Declaration]) -> tuple[Sequence[Option], str]:
+def _shared_options(
+    name: str, declared: Declaration, everything: Mapping[str, Declaration]
+) -> tuple[Sequence[Option], str]:
     """Return the options that another section has, and which that is."""
     for of in ("job", "pod", "nodes"):
         theirs = everything[of].options if of in everything and of != name else ()
@@ -186,17 +188,17 @@ def _expectations() -> str:
         ("OP", "How it compares", OPERATORS),
         ("PATH", "What it leads to", PATHS),
     ]
-    said = [
+    lines = [
         "A failed expectation makes the run fail (exit code 1); the scenario goes on. Lines of this section without",
         "`expect` act as well, and are judged at once.\n",
     ]
     for head, meaning, rows in tables:
-        said += [
+        lines += [
             f"| {head} | {meaning} |\n|---|---|",
             *(f"| `{_cell(word)}` | {_cell(what)} |" for word, what in rows.items()),
             "",
         ]
-    return "\n".join(said)
+    return "\n".join(lines)
 
 
 def _values(everything: Mapping[str, Declaration]) -> str:

@@ -21,11 +21,11 @@ from typing import Any, Final
 from kubelet.runtime.latency import LatencyModel
 from lab.scenarios.script import blocks, nodes
 from lab.scenarios.script.blocks import Block
-from lab.scenarios.script.declaration import FILE, Argument, Declaration, Option, explained
+from lab.scenarios.script.declaration import FILE, Argument, Declaration, Option, split_docstring
 from lab.scenarios.script.expectation import Expectation, parse_expectation
 from lab.scenarios.script.value_types import COUNT, DURATION, NAME, NODES, PAIRS, TEXT, choice, suggestion, words_of
 from services.api.switches import Switches
-from services.kwok.definitions import chosen
+from services.kwok.definitions import choose_kinds
 from services.runtime.components import Schedulers
 
 
@@ -138,7 +138,7 @@ def setting(*arguments: Argument, name: str = "", **declared: Any) -> Callable[[
     """Make a function the setting of its name; its docstring is the text of the reference."""
 
     def register(change: Change) -> Change:
-        meaning, notes = explained(change.__doc__)
+        meaning, notes = split_docstring(change.__doc__)
         called = name or change.__name__.replace("_", "-")
         notes = declared.pop("notes", notes)
         SETTINGS[called] = Setting(called, TOPIC, meaning, notes, arguments, change=change, **declared)
@@ -247,7 +247,7 @@ def kwok(read: Scenario, step: Step) -> Scenario:
 @setting(Argument("KIND", "a kind of KWOK's, or `all`", count="some"))
 def enable_crds(read: Scenario, step: Step) -> Scenario:
     """Serve KWOK's kinds: their objects take effect as soon as they are created (docs/how-to/kwok-kinds.md)."""
-    return replace(read, enable_crds=chosen((*read.enable_crds, *step.args)))
+    return replace(read, enable_crds=choose_kinds((*read.enable_crds, *step.args)))
 
 
 @setting(_FILE, block="a KubeSchedulerConfiguration")
@@ -392,19 +392,19 @@ def _steps(lines: list[str], path: str, verbs: Mapping[str, Declaration]) -> Ite
             continue
         at = number
         try:
-            said, word = blocks.opening(line)
+            statement, word = blocks.opening(line)
             block = None
             if word:
                 end = blocks.closing(lines, number, word)
                 block = Block(path, "".join(f"{each}\n" for each in lines[number:end]), number + 1)
                 number = end + 1
-            yield _step(at, line, said, block, verbs)
+            yield _step(at, line, statement, block, verbs)
         except ValueError as error:
             raise ScriptError(f"{path}:{at}: {error}") from None
 
 
-def _step(number: int, line: str, said: str, block: Block | None, verbs: Mapping[str, Declaration]) -> Step:
-    verb, rest = (*said.split(None, 1), "", "")[:2]
+def _step(number: int, line: str, statement: str, block: Block | None, verbs: Mapping[str, Declaration]) -> Step:
+    verb, rest = (*statement.split(None, 1), "", "")[:2]
     if verb == "expect":
         if block is not None:
             raise ValueError("expect takes no block")

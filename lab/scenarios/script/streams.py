@@ -19,7 +19,7 @@ def coming_nodes(scenario: Scenario) -> tuple[Document, ...]:
     """Return the Nodes that streams create while the scenario plays them, by name; the first of each name.
     Raises: ValueError: a stream cannot be read.
     """
-    found: dict[str, Document] = {}
+    nodes: dict[str, Document] = {}
     for step in scenario.steps:
         if step.verb != "play":
             continue
@@ -27,8 +27,8 @@ def coming_nodes(scenario: Scenario) -> tuple[Document, ...]:
         stamp = 0 if source.data is not None else source.path.stat().st_mtime_ns
         options = tuple(sorted((step.values.get("options") or {}).items()))
         for document in _coming(source, stamp, step.values.get("format") or "", options):
-            found.setdefault(str(document["metadata"]["name"]), document)
-    return tuple(found[name] for name in sorted(found))
+            nodes.setdefault(str(document["metadata"]["name"]), document)
+    return tuple(nodes[name] for name in sorted(nodes))
 
 
 @lru_cache(maxsize=STREAMS_KEPT)

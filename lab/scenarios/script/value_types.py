@@ -62,13 +62,13 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 def parse_pairs(text: str) -> dict[str, str]:
     """Parse `a:b,c:d` to a dict. Raises: ValueError."""
-    found = {}
+    pairs = {}
     for part in filter(None, text.split(",")):
         key, sign, value = part.partition(":")
         if not sign:
             raise ValueError(f"{part!r}: want key:value")
-        found[key] = value
-    return found
+        pairs[key] = value
+    return pairs
 
 
 def parse_count(text: str) -> int:

@@ -98,18 +98,18 @@ def _check_made(scenario: Scenario, step: Step) -> None:
     workload.MAKERS[step.verb].make(step.args[0], step.options)
 
 
-def _made(maker: workload.Maker) -> Verb:
+def _verb_of(maker: workload.Maker) -> Verb:
     """Return the verb that creates what the maker makes."""
     declared = {each.name: getattr(maker, each.name) for each in fields(maker) if each.name != "make"}
     return Verb(**declared, perform=create, check=_check_made)
 
 
 def _check_apply(scenario: Scenario, step: Step) -> None:
-    for _ in _applied(scenario, step):
+    for _ in _objects_to_apply(scenario, step):
         pass
 
 
-def _applied(scenario: Scenario, step: Step) -> list[tuple[Part, Resource]]:
+def _objects_to_apply(scenario: Scenario, step: Step) -> list[tuple[Part, Resource]]:
     block = step.block or file_of(scenario, step.args[0])
     found = list(objects_of(block))
     if not found:
@@ -129,7 +129,7 @@ async def apply(context: ScenarioContext, step: Step) -> None:
 
     Fields are checked against the served schema before anything starts; an error names line, object and field.
     """
-    for part, resource in _applied(context.scenario, step):
+    for part, resource in _objects_to_apply(context.scenario, step):
         try:
             await _create(context, part.document, resource)
         except ApiError as error:
@@ -186,7 +186,7 @@ async def resize(context: ScenarioContext, step: Step) -> None:
     """Request another size of a container, by the subresource `resize`."""
     resource, key = await _object(context, step.args[0])
     pod = await context.client.get(resource.name, key)
-    body = workload.resized(pod, step.options)
+    body = workload.resize_patch(pod, step.options)
     await context.client.patch(resource.name, key, body, subresource="resize", patch_type="strategic")
 
 
@@ -469,7 +469,7 @@ async def gone(context: ScenarioContext, step: Step) -> None:
 
 
 VERBS: Final[dict[str, Verb]] = {
-    **{name: _made(maker) for name, maker in workload.MAKERS.items()},
+    **{name: _verb_of(maker) for name, maker in workload.MAKERS.items()},
     **verbs_in(globals()),
     **play_verbs.VERBS,
     **fault_verbs.VERBS,

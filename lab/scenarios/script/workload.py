@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lab.scenarios.script.declaration import Argument, Declaration, Option, check_known, explained, fields, read_options
+from lab.scenarios.script.declaration import (
+    Argument,
+    Declaration,
+    Option,
+    check_known,
+    fields,
+    read_options,
+    split_docstring,
+)
 from lab.scenarios.script.value_types import (
     COUNT,
     FLAG,
@@ -48,7 +56,7 @@ def maker(name: str, options: Iterable[Option]) -> Callable[[Make], Make]:
     """Make a function the verb of that name; its docstring is the text of the reference."""
 
     def register(make: Make) -> Make:
-        meaning, notes = explained(make.__doc__)
+        meaning, notes = split_docstring(make.__doc__)
         arguments = (Argument("NAME", "the object's name"),)
         MAKERS[name] = Maker(name, TOPIC, meaning, notes, arguments, tuple(options), make=make)
         return make
@@ -69,14 +77,14 @@ def toleration(text: str) -> Document:
     parts = text.split(":")
     seconds = int(parts.pop()) if len(parts) > 1 and parts[-1].isascii() and parts[-1].isdigit() else None
     effect = parts.pop() if len(parts) > 1 else ""
-    made: Document = {"key": parts[0], "operator": "Equal" if len(parts) > 1 else "Exists"}
+    document: Document = {"key": parts[0], "operator": "Equal" if len(parts) > 1 else "Exists"}
     if len(parts) > 1:
-        made["value"] = parts[1]
+        document["value"] = parts[1]
     if effect:
-        made["effect"] = effect
+        document["effect"] = effect
     if seconds is not None:
-        made["tolerationSeconds"] = seconds
-    return made
+        document["tolerationSeconds"] = seconds
+    return document
 
 
 def _each(name: str, make: Callable[[str], Document]) -> Any:
@@ -237,7 +245,7 @@ def check_resize(options: Options) -> None:
         raise ValueError("resize wants cpu=…, memory=…, cpu-limit=… or memory-limit=…")
 
 
-def resized(pod: Document, options: Options) -> Document:
+def resize_patch(pod: Document, options: Options) -> Document:
     """Return a strategic merge patch that resizes one container of the pod, by default the first.
 
     A limit that equals its request, as in Guaranteed pods, changes with it unless it is given.
@@ -618,10 +626,10 @@ def cron_job(name: str, options: Options) -> Document:
     """Create a CronJob; its other options are those of `job`."""
     values = _values(options, MAKERS["cronjob"].options, "cronjob")
     of_jobs = {option.name for option in _OF_ITS_JOBS}
-    made = job(name, {option: value for option, value in options.items() if option in of_jobs})
-    template = {"metadata": {"labels": {"app": name}}, "spec": made["spec"]}
+    job_document = job(name, {option: value for option, value in options.items() if option in of_jobs})
+    template = {"metadata": {"labels": {"app": name}}, "spec": job_document["spec"]}
     spec = {"jobTemplate": template} | fields(values, _CRON_JOB_SPEC)
-    return {**made, "kind": "CronJob", "spec": spec}
+    return {**job_document, "kind": "CronJob", "spec": spec}
 
 
 def _resource_metric(resource: str) -> Callable[[str], Document]:

@@ -38,7 +38,7 @@ def node_files(state: State, nodes: Iterable[str]) -> dict[str, bytes]:
 
 
 def _record(pod: KubeletPod, claims: Mapping[Key, ResourceClaim], wall_s: float) -> PodRecord | None:
-    held = tuple(_held(claims[key]) for key in claim_keys(pod) if key in claims and claims[key].status.allocation)
+    held = tuple(_held_claim(claims[key]) for key in claim_keys(pod) if key in claims and claims[key].status.allocation)
     return reported_record(pod, held, wall_s)
 
 
@@ -46,7 +46,7 @@ def _claim(document: Document) -> ResourceClaim:
     return msgspec.convert(document, ResourceClaim)
 
 
-def _held(claim: ResourceClaim) -> HeldClaim:
+def _held_claim(claim: ResourceClaim) -> HeldClaim:
     assert claim.status.allocation is not None, "asked before"
     devices: dict[str, tuple[str, ...]] = {}
     for result in claim.status.allocation.devices.results:

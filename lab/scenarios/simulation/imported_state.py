@@ -69,14 +69,14 @@ def begun_state(scenario: Scenario) -> State:
 
 @lru_cache(maxsize=STATES_KEPT)
 def _state(source: Source, _stamp: int, begin: Begin, switches: tuple[str, ...]) -> State:
-    state, loaded = simloop.run(_loaded(source, begin, Switches.parse(switches)), seed=0)
+    state, loaded = simloop.run(_load_state(source, begin, Switches.parse(switches)), seed=0)
     if loaded.failures:
         more = f" (and {len(loaded.failures) - 1} more)" if len(loaded.failures) > 1 else ""
         raise Refused(f"{loaded.failures[0]}{more}")
     return state
 
 
-async def _loaded(source: Source, begin: Begin, switches: Switches) -> tuple[State, Loaded]:
+async def _load_state(source: Source, begin: Begin, switches: Switches) -> tuple[State, Loaded]:
     rules = Rules(pods="pending" if begin.pods == "pending" else "as-they-are")
     stream = open_stream(source, Reading(WALL_S, options=dict(begin.options)), begin.format)[1]
     wall_s = stream.origin.started_wall_s or WALL_S
@@ -109,7 +109,7 @@ async def _loaded(source: Source, begin: Begin, switches: Switches) -> tuple[Sta
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     old_of = {new: old for old, new in loaded.uids.items()}
-    restored = tuple(StoredObject(each.resource, given.restored(each, old_of)) for each in objects)
+    restored = tuple(StoredObject(each.resource, given.restore(each, old_of)) for each in objects)
     rv = max((int(each.document["metadata"]["resourceVersion"]) for each in restored), default=1)
     return State(rv=rv, wall_s=wall_s, objects=restored, is_of_run=False), loaded
 
@@ -142,7 +142,7 @@ class _SnapshotValues:
             self._metadata[resource.name, key] = kept
         return placed
 
-    def restored(self, stored: StoredObject, old_of: Mapping[str, str]) -> Document:
+    def restore(self, stored: StoredObject, old_of: Mapping[str, str]) -> Document:
         """Return an object as the snapshot had it, wherever its parts name others by uid."""
         metadata = stored.document["metadata"]
         key = Key(metadata.get("namespace", ""), metadata["name"])

@@ -223,7 +223,7 @@ class SimApi:
         """Return the server's response, or raise `UnknownOutcome` at the deadline or a lost connection."""
         response = await self._way.call(request)
         if self._recorder is not None:
-            self._recorder.answered(request, response)
+            self._recorder.on_response(request, response)
         return response
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
@@ -234,12 +234,12 @@ class SimApi:
             async for batch in stream:
                 wire.check_alive()
                 if recorder is not None:
-                    recorder.received(wire.number, batch)
+                    recorder.on_watch_events(wire.number, batch)
                 yield batch
         finally:
             await stream.aclose()  # type: ignore[attr-defined]
             if recorder is not None and wire.number >= 0:
-                recorder.closed(wire.number)
+                recorder.on_watch_closed(wire.number)
 
 
 class _Wire:
@@ -290,7 +290,7 @@ class _Wire:
         up.life.adopt(pump)
         recorder, mine = self._network.recorder, self._transport.life
         if recorder is not None:
-            self.number = recorder.opened(mine.component, mine.incarnation, self._identity.user, request)
+            self.number = recorder.on_watch_opened(mine.component, mine.incarnation, self._identity.user, request)
         try:
             async for batch in pipe.batches():
                 self.check_alive()

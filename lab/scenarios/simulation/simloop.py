@@ -158,12 +158,12 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 def _forbid(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(*args: Any, **kwargs: Any) -> Any:
+    def guard(*args: Any, **kwargs: Any) -> Any:
         if isinstance(asyncio._get_running_loop(), SimLoop):
             raise RealityLeak(f"{name} called in simulation")
         return real(*args, **kwargs)
 
-    return guarded
+    return guard
 
 
 _REAL: tuple[tuple[Any, tuple[str, ...]], ...] = (
@@ -176,7 +176,7 @@ _REAL: tuple[tuple[Any, tuple[str, ...]], ...] = (
 
 
 @contextmanager
-def _sealed() -> Iterator[None]:
+def _seal() -> Iterator[None]:
     """Make the real clock, randomness, threads and sockets raise inside simulated tasks."""
     saved = [(owner, name, getattr(owner, name)) for owner, names in _REAL for name in names]
     try:
@@ -228,7 +228,7 @@ def run(main: Coroutine[Any, Any, T], *, seed: int | str = 0) -> T:
     collected = gc.isenabled()
     gc.disable()
     try:
-        with _interruptible(loop), _sealed():
+        with _interruptible(loop), _seal():
             asyncio.set_event_loop(loop)
             try:
                 return loop.run_until_complete(main)

@@ -26,7 +26,7 @@ from kubelet.dra.emulated.serving import build as build_driver
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
-from lab.scenarios.corruption import corrupted
+from lab.scenarios.corruption import corrupt_files
 from lab.scenarios.initial_state import State
 from lab.scenarios.mesh import MeshPlan, NotPossible, Site
 from lab.scenarios.simulation.copied_disks import node_files, store_files
@@ -93,11 +93,11 @@ class _Process:
     def listen(self) -> None:
         """Report calls to the faults that wait for a site, as long as one does."""
 
-        def called(when: str, what: str) -> None:
+        def on_call(when: str, what: str) -> None:
             for passed in list(self.sites):
                 passed(f"{when}:{what}")
 
-        self.gates.on_call = called if self.sites else None
+        self.gates.on_call = on_call if self.sites else None
 
 
 class SimMesh:
@@ -152,16 +152,16 @@ class SimMesh:
         if self.plan.window_s is not None:
             api = replace(api, window_s=self.plan.window_s, window_changes=0)
         self._add("apiserver", partial(build_apiserver, api), Identity("system:apiserver"))
-        for each in self.plan.schedulers.processes():
+        for scheduler_process in self.plan.schedulers.processes():
             scheduler = SchedulerConfig(
-                name=each.name,
-                scheduler_name=each.scheduler_name,
-                leader_elect=each.is_elected,
-                config=each.config,
+                name=scheduler_process.name,
+                scheduler_name=scheduler_process.scheduler_name,
+                leader_elect=scheduler_process.is_elected,
+                config=scheduler_process.config,
                 queue_moves=self._on_move is not None,
-                set=switches(each.name),
+                set=switches(scheduler_process.name),
             )
-            self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
+            self._add(scheduler_process.name, partial(build_scheduler, scheduler), SCHEDULER)
         # A state has what clients of REST made, and what their controllers made of it.
         wanted = without_rest() if self.plan.state is None else ControllersConfig.controllers
         manager = ControllersConfig(
@@ -297,7 +297,7 @@ class SimMesh:
     async def restart(self, component: str, switches: Sequence[str] = ()) -> None:
         """Shut an incarnation down in an orderly way; return when the next one, with these switches, is ready."""
         process = self._process(component)
-        process.switches = process.switches.replace(Switches.parse(switches).chosen)
+        process.switches = process.switches.replace(Switches.parse(switches).chosen_values)
         what = {"set": list(switches)} if switches else {}
         self._chaos.write("fault.inject", data={"target": process.name, "what": "restart", **what})
         if process.keeper is not None:
@@ -409,7 +409,7 @@ class SimMesh:
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """Kill an incarnation between two instants, or at its site; its disk keeps all synced data."""
         if site is not None:
-            await self.reached(component, site, lambda: self.sever(component, down_s))
+            await self.strike_at(component, site, lambda: self.sever(component, down_s))
         else:
             self.sever(component, down_s)
         await asyncio.sleep(0)
@@ -438,7 +438,7 @@ class SimMesh:
         """Stop the component in the middle of whatever it does, and resume it later as if no time had passed."""
         name = self._process(component).name
         if site is not None:
-            await self.reached(name, site, lambda: self._freeze(name))
+            await self.strike_at(name, site, lambda: self._freeze(name))
         else:
             self._freeze(name)
         try:
@@ -447,13 +447,13 @@ class SimMesh:
             self._loop.thaw(name)
             self._chaos.write("fault.heal", data={"target": name, "what": "pause"})
 
-    async def reached(self, component: str, site: Site, strike: Callable[[], None]) -> None:
+    async def strike_at(self, component: str, site: Site, strike: Callable[[], None]) -> None:
         """Return once the component has reached the site, at which `strike` was called in that very instant."""
         process = self._process(component)
         reached = self._loop.create_future()
         left = site.count
 
-        def passed(name: str) -> None:
+        def on_site(name: str) -> None:
             nonlocal left
             left -= name == site.name
             if left == 0 and not reached.done():
@@ -462,16 +462,16 @@ class SimMesh:
 
         def on_line(line: Line) -> None:
             if line.comp == process.name:
-                passed(line.ev)
+                on_site(line.ev)
 
         self._handlers.append(on_line)
-        process.sites.append(passed)
+        process.sites.append(on_site)
         process.listen()
         try:
             await reached
         finally:
             self._handlers.remove(on_line)
-            process.sites.remove(passed)
+            process.sites.remove(on_site)
             process.listen()
 
     def _freeze(self, name: str) -> None:
@@ -482,7 +482,7 @@ class SimMesh:
         """Kill the host, and corrupt its checkpoint or its runtime's record before it is back."""
         process = self._process(component)
         files = process.disk_image.files
-        damaged = corrupted({name: bytes(data) for name, data in files.items()}, how, what)
+        damaged = corrupt_files({name: bytes(data) for name, data in files.items()}, how, what)
         self.sever(component)
         for name, data in damaged.items():
             if data is None:
@@ -558,8 +558,8 @@ class SimMesh:
 def _exit_code(error: BaseException | None) -> int:
     """Return what a process that ended so would exit with (guarantees P14)."""
     if isinstance(error, BaseExceptionGroup):
-        found = error.subgroup((StartError, LeadershipLost))
-        return _exit_code(found.exceptions[0] if found is not None else error.exceptions[0])
+        known_errors = error.subgroup((StartError, LeadershipLost))
+        return _exit_code(known_errors.exceptions[0] if known_errors is not None else error.exceptions[0])
     if isinstance(error, StartError):
         return error.exit_code
     if isinstance(error, LeadershipLost):

@@ -132,14 +132,14 @@ class _Connection:
                     raise RpcError("DeadlineExceeded", "context deadline exceeded") from None
                 await asyncio.sleep(CONNECT_POLL_S)
 
-    async def broken(self) -> None:
+    async def wait_until_broken(self) -> None:
         """Wait until the existing connection is broken."""
         pipe = _Pipe(self._machine)
         try:
             there = self._machine.reach(self._path)
         except RpcError:
             return
-        held = there.begin(_held(pipe))
+        held = there.begin(_hold_open(pipe))
         try:
             await pipe.take()
         finally:
@@ -153,7 +153,7 @@ class _Connection:
         loop = asyncio.get_running_loop()
         late = RpcError("DeadlineExceeded", "context deadline exceeded")
         timer = loop.call_later(timeout_s, pipe.put, late) if timeout_s is not None else None
-        served = self._send(method, request, pipe, partial(_answered, traceparent))
+        served = self._send(method, request, pipe, partial(_answer_call, traceparent))
         try:
             answer = await pipe.take()
         finally:
@@ -167,7 +167,7 @@ class _Connection:
     async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
         """Yield answers until the other side ends it. Raises: RpcError."""
         pipe = _Pipe(self._machine)
-        served = self._send(method, request, pipe, _streamed)
+        served = self._send(method, request, pipe, _stream_call)
         try:
             while (message := await pipe.take()) is not None:
                 yield message
@@ -198,7 +198,7 @@ class _Connection:
 _GONE = RpcError("Unavailable", "error reading from server: EOF")
 
 
-async def _held(pipe: _Pipe) -> None:
+async def _hold_open(pipe: _Pipe) -> None:
     """Be the server's end of a connection: the pipe ends with it."""
     try:
         await asyncio.Event().wait()
@@ -206,7 +206,7 @@ async def _held(pipe: _Pipe) -> None:
         pipe.send(None)
 
 
-async def _answered(traceparent: str, there: _Served, method: str, request: bytes, pipe: _Pipe) -> None:
+async def _answer_call(traceparent: str, there: _Served, method: str, request: bytes, pipe: _Pipe) -> None:
     handler = there.service.calls.get(method)
     if handler is None:
         pipe.send(RpcError("Unimplemented", f"unknown method {method}"))
@@ -221,7 +221,7 @@ async def _answered(traceparent: str, there: _Served, method: str, request: byte
         pipe.send(answer)
 
 
-async def _streamed(there: _Served, method: str, request: bytes, pipe: _Pipe) -> None:
+async def _stream_call(there: _Served, method: str, request: bytes, pipe: _Pipe) -> None:
     handler = there.service.streams.get(method)
     if handler is None:
         pipe.send(RpcError("Unimplemented", f"unknown method {method}"))

@@ -23,14 +23,14 @@ the due time or later.
 class ArrivalRecorder(Protocol):
     """Recorder of messages that arrive at components; `scenarios.invariants.Auditor` is one."""
 
-    def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
+    def on_watch_opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
         """Note that a component opened a watch; return the number that identifies it."""
 
-    def received(self, number: int, batch: list[WatchEvent]) -> None:
+    def on_watch_events(self, number: int, batch: list[WatchEvent]) -> None:
         """Note a batch that is about to be passed to the component."""
 
-    def closed(self, number: int) -> None:
+    def on_watch_closed(self, number: int) -> None:
         """Note that the watch has ended, for any reason."""
 
-    def answered(self, request: Request, response: Response) -> None:
+    def on_response(self, request: Request, response: Response) -> None:
         """Note a response that is about to be passed to the component."""

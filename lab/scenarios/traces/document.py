@@ -34,7 +34,7 @@ def document(fall: Waterfall) -> dict[str, object]:
     }
 
 
-def drawn(fall: Waterfall) -> dict[str, object]:
+def drawing_document(fall: Waterfall) -> dict[str, object]:
     """Return the same with data for drawing: the span of time, each row's depth, and the times of the pieces (ns)."""
     return {
         **document(fall),

@@ -128,10 +128,10 @@ def waterfall(
     pods are queried; `whole`: keep spans from after the pod was Running.
     """
     graph = spans if isinstance(spans, SpanGraph) else SpanGraph(spans)
-    found = graph.matching(pattern, namespace)
-    if not found:
+    pods = graph.matching(pattern, namespace)
+    if not pods:
         return None
-    pod = next((p for p in reversed(found) if p.name == pattern), found[0])
+    pod = next((p for p in reversed(pods) if p.name == pattern), pods[0])
     return _of_pod(graph, pod, whole=whole)
 
 
@@ -140,7 +140,7 @@ def _of_pod(graph: SpanGraph, pod: PodId, *, whole: bool) -> Waterfall:
     last, phase = _last(own)
     chain = causes(graph, own, last, pod.uid)
     begin, end = chain[-1].start_ns, last.end_ns
-    shown = _related(graph, own, pod.uid)
+    shown = _related_spans(graph, own, pod.uid)
     for span in chain:
         shown.setdefault(span.span_id, span)
     path = critical_path(graph, chain, begin, end)
@@ -209,7 +209,7 @@ class SpanGraph:
         """Return the pods whose name matches the glob, in the order of their first spans."""
         return _matching(self.pods, pattern, namespace)
 
-    def linked(self, span: FinishedSpan) -> Iterator[FinishedSpan]:
+    def linked_spans(self, span: FinishedSpan) -> Iterator[FinishedSpan]:
         """Yield the known spans that this one links to."""
         for link in span.links:
             context = parse_traceparent(link)
@@ -223,10 +223,10 @@ class SpanGraph:
 
     def cause(self, span: FinishedSpan) -> FinishedSpan | None:
         """Return the cause of this span: its parent, or else the first span it links to; None if neither is known."""
-        return self.by_id.get(span.parent) or next(self.linked(span), None)
+        return self.by_id.get(span.parent) or next(self.linked_spans(span), None)
 
 
-def _related(graph: SpanGraph, own: Sequence[FinishedSpan], uid: str) -> dict[str, FinishedSpan]:
+def _related_spans(graph: SpanGraph, own: Sequence[FinishedSpan], uid: str) -> dict[str, FinishedSpan]:
     """Return the pod's spans, what they did, and what they were done for.
 
     Upwards the way ends at the first span about another pod: a pod that replaces a failed one would
@@ -241,7 +241,7 @@ def _related(graph: SpanGraph, own: Sequence[FinishedSpan], uid: str) -> dict[st
             continue
         climbed.add(span.span_id)
         parent = graph.by_id.get(span.parent)
-        for cause in graph.linked(span) if parent is None else (parent, *graph.linked(span)):
+        for cause in graph.linked_spans(span) if parent is None else (parent, *graph.linked_spans(span)):
             is_foreign = _names_another(cause, uid)
             if cause is not parent and distance and is_foreign:
                 continue  # a reconcile that creates one pod was caused by changes of many

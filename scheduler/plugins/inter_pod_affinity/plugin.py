@@ -28,7 +28,7 @@ from scheduler.plugins.inter_pod_affinity.terms import (
     means_all,
     namespace_labels,
     question,
-    unrolled,
+    unroll_namespaces,
 )
 from scheduler.switches import PluginSwitches
 from services.api.kinds.namespace import Namespace
@@ -93,7 +93,7 @@ class InterPodAffinity:
                     hostile.append(grouping)
         if not hostile and has_no_terms(pod):
             return SKIP
-        terms = unrolled(pod.terms, self._world)
+        terms = unroll_namespaces(pod.terms, self._world)
         affinity = self._groupings_of_all(terms.required_affinity)
         is_first = not any(grouping is not None and grouping.counts.any() for grouping in affinity) and means_all(
             terms.required_affinity, pod.key.namespace, pod.metadata.labels
@@ -162,7 +162,7 @@ class InterPodAffinity:
         if not has_preferences and (self._args.ignore_preferred_terms_of_existing_pods or not index.term_count):
             return SKIP
         worth: dict[str, Floats] = {}
-        terms = unrolled(own, self._world) if has_preferences else NO_TERMS
+        terms = unroll_namespaces(own, self._world) if has_preferences else NO_TERMS
         for sign, preferences in ((1, terms.preferred_affinity), (-1, terms.preferred_anti_affinity)):
             for weight, term in preferences:
                 asked = question((term,))
@@ -228,7 +228,7 @@ class InterPodAffinity:
             return Hint.QUEUE  # Its own labels changed: others may want it, or want it no more.
         if not all(each.spec.node_name or each.status.nominated_node_name for each in (old, new) if each is not None):
             return Hint.SKIP
-        terms = unrolled(pod.terms, self._world)
+        terms = unroll_namespaces(pod.terms, self._world)
 
         def joins(other: Pod | None) -> bool:
             return other is not None and means_all(
@@ -262,7 +262,7 @@ class InterPodAffinity:
         # A pod that wants its like may be the first of its kind once those are in no domain any more.
         if any(key in after for key in moved):
             return Hint.QUEUE
-        terms = unrolled(pod.terms, self._world) if moved else NO_TERMS
+        terms = unroll_namespaces(pod.terms, self._world) if moved else NO_TERMS
         if means_all(terms.required_affinity, pod.key.namespace, pod.metadata.labels):
             return Hint.QUEUE
         shunned = [term.topology_key for term in pod.terms.required_anti_affinity]
@@ -280,7 +280,7 @@ class InterPodAffinity:
             return True
         about = index.terms_about(pod, namespace_labels(self._world, pod.key.namespace)) if index.term_count else ()
         hostile = [tally.by(term.topology_key) for kind, term, tally in about if kind == REQUIRED_ANTI_AFFINITY]
-        own = unrolled(pod.terms, self._world).required_anti_affinity
+        own = unroll_namespaces(pod.terms, self._world).required_anti_affinity
         unwanted = (self._groupings_of_all((term,))[0] for term in own)
         return not any(each.counts[each.ids[row]] > 0 for each in (*hostile, *unwanted) if each is not None)
 

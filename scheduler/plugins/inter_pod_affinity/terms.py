@@ -23,7 +23,7 @@ def namespace_labels(world: World, name: str) -> Mapping[str, str]:
     return found.metadata.labels if found is not None else NO_LABELS
 
 
-def unrolled(terms: PodTerms, world: World) -> PodTerms:
+def unroll_namespaces(terms: PodTerms, world: World) -> PodTerms:
     """Return the terms with namespace selectors replaced by the namespaces they select now.
 
     An empty selector stays: it selects every namespace, unknown ones too.

@@ -24,7 +24,7 @@ from services.api.kinds.statefulset import StatefulSet
 from services.api.lru import LRU
 from services.api.meta import Key
 from services.api.selectors import Selector, Term
-from services.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
 
 HONOR: Final = "Honor"
 _OWNERS: Final[Mapping[tuple[str, str], type[ReplicaSet] | type[StatefulSet]]] = {
@@ -59,7 +59,7 @@ class Constraint(NamedTuple):
         return Question((Clause(frozenset((namespace,)), self.selector),), with_terminating=False)
 
 
-def compiled(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:
+def compile_constraint(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:
     """Return the constraint for a pod with these labels; `matchLabelKeys` add their values to the selector."""
     selector = with_labels(
         compile_selector(constraint.label_selector),
@@ -88,14 +88,14 @@ class Constraints:
         """Return the pod's constraints with that `whenUnsatisfiable`."""
         labels, own = pod.metadata.labels, pod.spec.topology_spread_constraints
         if own:
-            return tuple(compiled(each, labels) for each in own if each.when_unsatisfiable == action)
+            return tuple(compile_constraint(each, labels) for each in own if each.when_unsatisfiable == action)
         if action not in self._default_actions:
             return ()
         selector = default_selector(pod.pod, self._world)
         if not selector.terms:
             return ()
         return tuple(
-            compiled(each, labels)._replace(selector=selector)
+            compile_constraint(each, labels)._replace(selector=selector)
             for each in self._defaults
             if each.when_unsatisfiable == action
         )
@@ -154,7 +154,9 @@ class Areas:
         if honors_affinity and (suited := required_mask(pod, columns)) is not None:
             mask &= suited
         if honors_taints:
-            tolerated = columns.taint_mask(lambda taints: untolerated(taints, spec.tolerations, REPELLING) is None)
+            tolerated = columns.taint_mask(
+                lambda taints: untolerated_taint(taints, spec.tolerations, REPELLING) is None
+            )
             mask = mask if tolerated is None else mask & tolerated
         area = Area(name, mask)
         self._known.put(name, (columns.layout, area))
@@ -170,7 +172,7 @@ def suits(pod: PodInfo, node: Node, constraint: Constraint) -> bool:
     """Whether the constraint's policies let the node form a domain for the pod."""
     if constraint.honors_affinity and not matches_required(pod, node):
         return False
-    return not constraint.honors_taints or untolerated(node.spec.taints, pod.spec.tolerations, REPELLING) is None
+    return not constraint.honors_taints or untolerated_taint(node.spec.taints, pod.spec.tolerations, REPELLING) is None
 
 
 class Census:
@@ -208,7 +210,7 @@ class Census:
         )
 
     @cached_property
-    def ranked(self) -> list[list[tuple[int, str]]]:
+    def domains_by_count(self) -> list[list[tuple[int, str]]]:
         """The domains of each constraint, the emptiest first."""
         return [sorted((count, value) for value, count in of.items()) for of in self.counts]
 
@@ -247,6 +249,6 @@ class HandCount:
         counts, changes = self._census.counts[index], self._changes[index]
         if len(counts) < self._constraints[index].min_domains:
             return 0
-        untouched = next((count for count, value in self._census.ranked[index] if value not in changes), None)
+        untouched = next((count for count, value in self._census.domains_by_count[index] if value not in changes), None)
         touched = [counts[value] + change for value, change in changes.items() if value in counts]
         return min((*touched, *(() if untouched is None else (untouched,))), default=0)

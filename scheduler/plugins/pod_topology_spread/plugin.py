@@ -95,10 +95,10 @@ class PodTopologySpread:
             return SKIP
         keys = tuple(each.key for each in constraints)
         groupings: list[Grouping] = []
-        for each in constraints:
-            area = self._areas.of(pod, columns, keys, each)
-            tally = self._cache.index.tally(each.question(pod.key.namespace))
-            groupings.append(tally.by(each.key, area))
+        for constraint in constraints:
+            area = self._areas.of(pod, columns, keys, constraint)
+            tally = self._cache.index.tally(constraint.question(pod.key.namespace))
+            groupings.append(tally.by(constraint.key, area))
         census = Census(pod, constraints, self._cache.nodes.values())
         state.data[self.name] = Hard(constraints, tuple(groupings), HandCount(census, [{} for _ in constraints]))
         return SUCCESS
@@ -156,9 +156,11 @@ class PodTopologySpread:
         ignored = ~self._areas.of(pod, columns, keys).mask if keys else None
         scored = feasible if ignored is None else feasible & ~ignored
         raw = np.zeros(columns.capacity)
-        for each in constraints:
-            area = self._areas.of(pod, columns, keys, each)
-            raw += _load(each, self._cache.index.tally(each.question(pod.key.namespace)), area, scored, columns)
+        for constraint in constraints:
+            area = self._areas.of(pod, columns, keys, constraint)
+            raw += _load(
+                constraint, self._cache.index.tally(constraint.question(pod.key.namespace)), area, scored, columns
+            )
         # Rounded halves up. Adding 0.5 first would round the number just below a half up, too.
         whole = np.floor(raw)
         whole += raw - whole >= 0.5
@@ -172,7 +174,7 @@ class PodTopologySpread:
 
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
         """Give the emptiest row the highest score."""
-        return ranked(state.data[self._scoring], feasible)
+        return rank_scores(state.data[self._scoring], feasible)
 
     def events_to_register(self) -> Sequence[Registration]:
         """Return events: counted pods come, go or change labels; domains do; or the pod itself gets tolerations."""
@@ -247,7 +249,7 @@ def _load(constraint: Constraint, tally: Tally, area: Area, scored: Mask, column
     return of_value[ids]
 
 
-def ranked(load: DomainLoad, feasible: Mask) -> Floats:
+def rank_scores(load: DomainLoad, feasible: Mask) -> Floats:
     """Return 0 to 100: the emptiest row gets 100, the fullest the lowest raw score as a share of the highest."""
     raw, ignored = load.raw, load.ignored
     among = raw[feasible if ignored is None else feasible & ~ignored]

@@ -26,8 +26,8 @@ class _OnceLoader(_Loader):
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
             seen.add(str(key.value))
-        found: dict[Any, Any] = super().construct_mapping(node, deep)
-        return found
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 TAG_MISTAKES: Final = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
@@ -103,7 +103,7 @@ def load_located(text: str) -> Iterator[tuple[Any, dict[Path, int]]]:
             node = loader.get_node()
             lines: dict[Path, int] = {}
             _locate(node, (), lines, set())
-            yield _constructed(loader, node), lines
+            yield _construct(loader, node), lines
     except yaml.YAMLError as error:
         line, _, problem = mistake_of(error)
         if "\\t" in problem or " tab " in problem:
@@ -113,7 +113,7 @@ def load_located(text: str) -> Iterator[tuple[Any, dict[Path, int]]]:
         loader.dispose()
 
 
-def _constructed(loader: Any, node: yaml.Node) -> Any:
+def _construct(loader: Any, node: yaml.Node) -> Any:
     try:
         return loader.construct_document(node)
     except TAG_MISTAKES as error:

@@ -169,7 +169,7 @@ def registry(release: str) -> tuple[Feature, ...]:
     )
 
 
-def declared(kubelet: KubeletConfiguration, release: str) -> tuple[str, ...]:
+def declared_names(kubelet: KubeletConfiguration, release: str) -> tuple[str, ...]:
     """Return the features that a kubelet of that release and configuration declares: sorted, each once."""
     return tuple(each.name for each in registry(release) if each.declares(kubelet) and not _is_over(each, release))
 

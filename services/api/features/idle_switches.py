@@ -55,7 +55,7 @@ NEEDS: Final = (
 
 def remarks(switches: Switches) -> list[str]:
     """Return a line for each switch that was set but has no effect."""
-    found = []
+    lines = []
     for assignment in switches.assignments:
         for need in NEEDS:
             if assignment.partition("=")[0] not in need.names and assignment not in need.names:
@@ -63,21 +63,21 @@ def remarks(switches: Switches) -> list[str]:
             value = switches[need.other]
             other = str(value).lower() if isinstance(value, bool) else str(value)
             if other not in need.values:
-                found.append(f"{assignment} changes nothing while {need.other}={other}")
+                lines.append(f"{assignment} changes nothing while {need.other}={other}")
                 break
-    return found + _of_unbinding(switches)
+    return lines + _of_unbinding(switches)
 
 
 def _of_unbinding(switches: Switches) -> list[str]:
     """Return what keeps kubelets that should give pods back from doing so."""
     if switches.choice("kubelet.on_reject") not in UNBINDS:
         return []
-    found = []
+    lines = []
     api, callers = switches.choice("unbind.api"), switches.choice("authz.unbind_callers")
     if callers == "controller" and api in ("subresource", "binding_delete"):
-        found.append(f"authz.unbind_callers={callers} refuses what kubelets ask with unbind.api={api}: want condition")
+        lines.append(f"authz.unbind_callers={callers} refuses what kubelets ask with unbind.api={api}: want condition")
     for name in ("unbind.reasons", "defer.reasons"):
         for pattern in filter(None, switches.choice(name).split("+")):
             if switches.is_set(name) and not is_reason(pattern):
-                found.append(f"{name}={switches[name]}: no pod is unbound for a reason like {pattern}")
-    return found
+                lines.append(f"{name}={switches[name]}: no pod is unbound for a reason like {pattern}")
+    return lines

@@ -1,7 +1,7 @@
 """CSIDriver: capabilities of a storage driver, and the calls it requires (storage.k8s.io/v1)."""
 
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
-from services.api.printing import joined
+from services.api.printing import join_values
 
 
 class CSIDriverSpec(View, frozen=True):
@@ -30,7 +30,7 @@ _COLUMNS = (
     Column("StorageCapacity", "spec.storageCapacity", "boolean", default=False),
     Column("TokenRequests", "spec.tokenRequests", default="<unset>", show=_audiences),
     Column("RequiresRepublish", "spec.requiresRepublish", "boolean", default=False),
-    Column("Modes", "spec.volumeLifecycleModes", default=NONE, show=joined),
+    Column("Modes", "spec.volumeLifecycleModes", default=NONE, show=join_values),
     AGE,
 )
 DRIVERS = "csidrivers.storage.k8s.io"

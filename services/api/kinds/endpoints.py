@@ -41,14 +41,14 @@ def _host(ip: str) -> str:
     return f"[{ip}]" if ":" in ip else ip
 
 
-def _shown(subsets: list[Document]) -> str:
-    found = [
+def _addresses_text(subsets: list[Document]) -> str:
+    endpoints = [
         f"{_host(address.get('ip', ''))}:{port.get('port')}" if port else address.get("ip", "")
         for subset in subsets
         for port in subset.get("ports") or [None]
         for address in subset.get("addresses") or ()
     ]
-    text, more = ",".join(found[:SHOWN_MAX]), len(found) - SHOWN_MAX
+    text, more = ",".join(endpoints[:SHOWN_MAX]), len(endpoints) - SHOWN_MAX
     return f"{text} + {more} more..." if more > 0 else text
 
 
@@ -57,5 +57,9 @@ RESOURCE = Resource(
     plural="endpoints",
     short_names=("ep",),
     deprecated="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-    columns=(NAME, Column("Endpoints", "subsets", default=NONE, show=lambda each: _shown(each) if each else NONE), AGE),
+    columns=(
+        NAME,
+        Column("Endpoints", "subsets", default=NONE, show=lambda each: _addresses_text(each) if each else NONE),
+        AGE,
+    ),
 )

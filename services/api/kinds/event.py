@@ -58,7 +58,7 @@ def _source(event: Document, now: float) -> str:
     return f"{component}, {host}" if host else component
 
 
-def _involved(field: str) -> Any:
+def _involved_field(field: str) -> Any:
     return lambda d: d.get("involvedObject", {}).get(field, "")
 
 
@@ -79,7 +79,7 @@ RESOURCE = Resource(
         Column("Name", "metadata.name", priority=1, format="name"),
     ),
     selectable_fields={
-        **{f"involvedObject.{field}": _involved(field) for field in _INVOLVED},
+        **{f"involvedObject.{field}": _involved_field(field) for field in _INVOLVED},
         "reason": lambda d: d.get("reason", ""),
         "type": lambda d: d.get("type", ""),
         "source": lambda d: d.get("source", {}).get("component", ""),

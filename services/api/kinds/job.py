@@ -136,7 +136,7 @@ def parse_indexes(text: str, completions: int) -> frozenset[int]:
     The text is in order, and three or more consecutive indexes form an interval: `1,3-5,7`. Raises: ValueError
     saying what is wrong.
     """
-    found: set[int] = set()
+    indexes: set[int] = set()
     last = -1
     for part in filter(None, text.split(",")):
         first, sign, end = part.partition("-")
@@ -145,9 +145,9 @@ def parse_indexes(text: str, completions: int) -> frozenset[int]:
         low, high = int(first), int(end) if sign else int(first)
         if low <= last or high < low:
             raise ValueError(f"{part!r} is not in increasing order")
-        found.update(range(low, min(high + 1, completions)))
+        indexes.update(range(low, min(high + 1, completions)))
         last = high
-    return frozenset(found)
+    return frozenset(indexes)
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
@@ -177,7 +177,7 @@ def _completions(document: Document, now: float) -> str:
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
-def _lasted(document: Document, now: float) -> str:
+def _duration_cell(document: Document, now: float) -> str:
     status = document.get("status", {})
     if not (start := status.get("startTime")):
         return ""
@@ -195,7 +195,7 @@ RESOURCE = Resource(
         NAME,
         Column("Status", _status),
         Column("Completions", _completions),
-        Column("Duration", _lasted),
+        Column("Duration", _duration_cell),
         AGE,
         *TEMPLATE_COLUMNS,
     ),

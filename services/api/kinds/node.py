@@ -91,10 +91,10 @@ def _roles(node: Document, now: float) -> str:
 
 
 def _address(name: str, kind: str) -> Column:
-    def shown(addresses: list[Document]) -> str:
+    def address_of(addresses: list[Document]) -> str:
         return {each.get("type"): each.get("address") for each in addresses}.get(kind) or NONE
 
-    return Column(name, "status.addresses", priority=1, default=NONE, show=shown)
+    return Column(name, "status.addresses", priority=1, default=NONE, show=address_of)
 
 
 RESOURCE = Resource(

@@ -485,14 +485,14 @@ class _StatusCells:
         self.last_restart = max(self.last_restart, ended)
 
 
-def _ended(terminated: Document) -> str:
+def _termination_reason(terminated: Document) -> str:
     if reason := terminated.get("reason"):
         return str(reason)
     signal = terminated.get("signal")
     return f"Signal:{signal}" if signal else f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _shown(pod: Document) -> _StatusCells:
+def _status_cells(pod: Document) -> _StatusCells:
     """Return what a table shows of a pod (upstream `printPod`)."""
     status, spec = pod.get("status", {}), pod.get("spec", {})
     sidecars = {each["name"] for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"}
@@ -515,7 +515,7 @@ def _shown(pod: Document) -> _StatusCells:
             continue
         shown.is_initializing = True
         if terminated is not None:
-            shown.reason = f"Init:{_ended(terminated)}"
+            shown.reason = f"Init:{_termination_reason(terminated)}"
         elif waiting and waiting != "PodInitializing":
             shown.reason = f"Init:{waiting}"
         else:
@@ -540,7 +540,7 @@ def _count_containers(shown: _StatusCells, status: Document, *, is_ready: bool) 
         if waiting := (state.get("waiting") or {}).get("reason"):
             shown.reason = waiting
         elif (terminated := state.get("terminated")) is not None:
-            shown.reason = _ended(terminated)
+            shown.reason = _termination_reason(terminated)
         elif container.get("ready") and "running" in state:
             has_running = True
             shown.ready += 1
@@ -549,16 +549,16 @@ def _count_containers(shown: _StatusCells, status: Document, *, is_ready: bool) 
 
 
 def _status_text(pod: Document, now: float) -> str:
-    return _shown(pod).reason
+    return _status_cells(pod).reason
 
 
 def _ready(pod: Document, now: float) -> str:
-    shown = _shown(pod)
+    shown = _status_cells(pod)
     return f"{shown.ready}/{shown.total}"
 
 
 def _restarts(pod: Document, now: float) -> str:
-    shown = _shown(pod)
+    shown = _status_cells(pod)
     if not shown.restarts or not shown.last_restart:
         return str(shown.restarts)
     return f"{shown.restarts} ({duration(now - parse_time(shown.last_restart))} ago)"

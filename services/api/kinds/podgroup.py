@@ -116,7 +116,7 @@ class PodGroup(ObjectView, frozen=True):
         return found is not None and found.status == "True"
 
 
-def _scheduled(document: Document, now: float) -> str:
+def _scheduled_status(document: Document, now: float) -> str:
     conditions = document.get("status", {}).get("conditions", ())
     return next((c.get("status", "") for c in conditions if c.get("type") == INITIALLY_SCHEDULED), "Unknown")
 
@@ -124,7 +124,7 @@ def _scheduled(document: Document, now: float) -> str:
 _COLUMNS = (
     NAME,
     Column("Policy", "spec.schedulingPolicy.gang", default="basic", show=lambda d: f"gang ({d.get('minCount', 0)})"),
-    Column("Scheduled", _scheduled),
+    Column("Scheduled", _scheduled_status),
     Column("Priority", "spec.priority", "integer", default=0),
     AGE,
 )

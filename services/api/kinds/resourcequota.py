@@ -48,7 +48,7 @@ class ResourceQuota(ObjectView, frozen=True):
         )
 
 
-def _used(*, are_limits: bool) -> Cell:
+def _used_cell(*, are_limits: bool) -> Cell:
     def cell(document: Document, now: float) -> str:
         status = document.get("status") or {}
         hard, used = status.get("hard") or {}, status.get("used") or {}
@@ -62,5 +62,5 @@ RESOURCE = Resource(
     ResourceQuota,
     short_names=("quota",),
     subresources=("status",),
-    columns=(NAME, Column("Request", _used(are_limits=False)), Column("Limit", _used(are_limits=True)), AGE),
+    columns=(NAME, Column("Request", _used_cell(are_limits=False)), Column("Limit", _used_cell(are_limits=True)), AGE),
 )

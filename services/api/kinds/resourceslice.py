@@ -26,7 +26,7 @@ class DeviceAttribute(View, frozen=True):
     versions: tuple[str, ...] | None = None
 
     @property
-    def typed(self) -> tuple[str, int | bool | str] | None:
+    def typed_value(self) -> tuple[str, int | bool | str] | None:
         """The type of the value, and the value; None if no scalar member is set. Versions are compared as text."""
         values = {"int": self.int_value, "bool": self.bool_value, "string": self.string, "version": self.version}
         return next(((kind, value) for kind, value in values.items() if value is not None), None)

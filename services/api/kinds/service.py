@@ -3,7 +3,7 @@
 import msgspec
 
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
-from services.api.printing import joined, labels_text
+from services.api.printing import join_values, labels_text
 
 
 class ServicePort(View, frozen=True):
@@ -46,7 +46,7 @@ def _external(document: Document, now_s: float) -> str:
     if kind == "ExternalName":
         return str(spec.get("externalName", ""))
     if kind != "LoadBalancer":
-        return joined(own)
+        return join_values(own)
     points = (document.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
     given = dict.fromkeys(each.get("ip") or each.get("hostname") or "" for each in points)
     return ",".join([*given, *own]) or "<pending>"
@@ -57,7 +57,7 @@ _COLUMNS = (
     Column("Type", "spec.type", default="ClusterIP"),
     Column("Cluster-IP", "spec.clusterIP", default=NONE),
     Column("External-IP", _external),
-    Column("Port(s)", "spec.ports", default=NONE, show=lambda ports: joined([*map(_port, ports)])),
+    Column("Port(s)", "spec.ports", default=NONE, show=lambda ports: join_values([*map(_port, ports)])),
     AGE,
     Column("Selector", "spec.selector", priority=1, default=NONE, show=labels_text),
 )

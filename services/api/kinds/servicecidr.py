@@ -1,7 +1,7 @@
 """ServiceCIDR: a range of Service addresses (networking.k8s.io/v1, KEP-1880)."""
 
 from services.api.meta import AGE, NAME, Column, Condition, ObjectView, Resource, View
-from services.api.printing import joined
+from services.api.printing import join_values
 
 
 class ServiceCIDRSpec(View, frozen=True):
@@ -28,5 +28,5 @@ RESOURCE = Resource(
     "networking.k8s.io",
     namespaced=False,
     subresources=("status",),
-    columns=(NAME, Column("CIDRs", "spec.cidrs", show=joined), AGE),
+    columns=(NAME, Column("CIDRs", "spec.cidrs", show=join_values), AGE),
 )

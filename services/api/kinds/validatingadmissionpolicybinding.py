@@ -13,12 +13,12 @@ class ValidatingAdmissionPolicyBinding(ObjectView, frozen=True):
 
 def param_ref(binding: Document, now: float) -> str:
     """Return the parameters that a binding names, as tables show them."""
-    found = (binding.get("spec") or {}).get("paramRef")
-    if not found:
+    ref = (binding.get("spec") or {}).get("paramRef")
+    if not ref:
         return UNSET
-    if found.get("name"):
-        return f"{found.get('namespace') or '*'}/{found['name']}"
-    return selector_text(msgspec.convert(found.get("selector") or {}, LabelSelector))
+    if ref.get("name"):
+        return f"{ref.get('namespace') or '*'}/{ref['name']}"
+    return selector_text(msgspec.convert(ref.get("selector") or {}, LabelSelector))
 
 
 RESOURCE = Resource(

@@ -78,11 +78,11 @@ class ExternalMetricValueList(View, frozen=True):
 
 
 def _usage(resource: str) -> Column:
-    def shown(document: Document, _now: float) -> str:
+    def cell(document: Document, _now: float) -> str:
         parts = document.get("containers", [document])
         return format_amount(resource, sum(amount(resource, part["usage"][resource]) for part in parts))
 
-    return Column(resource, shown, format="quantity")
+    return Column(resource, cell, format="quantity")
 
 
 _COLUMNS = (
@@ -103,10 +103,10 @@ def _healthy(document: Document, _now: float) -> str:
 
 
 def _of_condition(name: str) -> Column:
-    def shown(document: Document, _now: float) -> str:
+    def cell(document: Document, _now: float) -> str:
         return str(next((each.get(name, "") for each in document.get("conditions") or ()), ""))
 
-    return Column(name.capitalize(), shown)
+    return Column(name.capitalize(), cell)
 
 
 COMPONENT_STATUSES = Resource(

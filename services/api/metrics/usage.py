@@ -58,7 +58,7 @@ class UsageDocuments(Protocol):
     def says(self, pod: Document, container: str) -> bool:
         """Whether a document gives the container's usage and the pod's own annotations do not."""
 
-    def used(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
+    def container_usage(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
         """Return how much of a resource a container uses, in cores or bytes."""
 
 

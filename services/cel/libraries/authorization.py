@@ -140,7 +140,7 @@ def _check_resource(check: ResourceCheck, verb: str) -> Decision:
     return check.of.ask(replace(check.question, verb=verb))
 
 
-def _narrowed(check: ResourceCheck, **fields: str) -> ResourceCheck:
+def _narrow(check: ResourceCheck, **fields: str) -> ResourceCheck:
     return replace(check, question=replace(check.question, **fields))
 
 
@@ -157,7 +157,7 @@ AUTHORIZATION: Final = Library(
                 "resourcecheck_subresource",
                 (RESOURCE_CHECK, STRING),
                 RESOURCE_CHECK,
-                lambda check, text: _narrowed(check, subresource=text),
+                lambda check, text: _narrow(check, subresource=text),
             ),
         ),
         "namespace": (
@@ -165,7 +165,7 @@ AUTHORIZATION: Final = Library(
                 "resourcecheck_namespace",
                 (RESOURCE_CHECK, STRING),
                 RESOURCE_CHECK,
-                lambda check, text: _narrowed(check, namespace=text),
+                lambda check, text: _narrow(check, namespace=text),
             ),
         ),
         "name": (
@@ -173,7 +173,7 @@ AUTHORIZATION: Final = Library(
                 "resourcecheck_name",
                 (RESOURCE_CHECK, STRING),
                 RESOURCE_CHECK,
-                lambda check, text: _narrowed(check, name=text),
+                lambda check, text: _narrow(check, name=text),
             ),
         ),
         "fieldSelector": (
@@ -181,7 +181,7 @@ AUTHORIZATION: Final = Library(
                 "authorizer_fieldselector",
                 (RESOURCE_CHECK, STRING),
                 RESOURCE_CHECK,
-                lambda check, text: _narrowed(check, field_selector=text),
+                lambda check, text: _narrow(check, field_selector=text),
             ),
         ),
         "labelSelector": (
@@ -189,7 +189,7 @@ AUTHORIZATION: Final = Library(
                 "authorizer_labelselector",
                 (RESOURCE_CHECK, STRING),
                 RESOURCE_CHECK,
-                lambda check, text: _narrowed(check, label_selector=text),
+                lambda check, text: _narrow(check, label_selector=text),
             ),
         ),
         "check": (

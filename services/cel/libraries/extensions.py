@@ -11,7 +11,7 @@ from typing import Any, Final
 from services.cel import macros, types, values
 from services.cel.declarations import Library, of, on
 from services.cel.types import BOOL, DYN, INT, list_of, map_of, optional_of
-from services.cel.values import NONE, EvaluationError, Optional, equal, key_of, shown
+from services.cel.values import NONE, EvaluationError, Optional, equal, key_of, value_text
 
 _A: Final = types.parameter("A")
 _B: Final = types.parameter("B")
@@ -30,10 +30,10 @@ def _of_non_zero(value: Any) -> Optional:
     return Optional(value) if value or isinstance(value, values.Timestamp) else NONE
 
 
-def _unwrapped(items: Any) -> list[Any]:
+def _present_values(items: Any) -> list[Any]:
     for each in items:
         if type(each) is not Optional:
-            raise EvaluationError(f"value {shown(each)} is not optional")
+            raise EvaluationError(f"value {value_text(each)} is not optional")
     return [each.value for each in items if each.present]
 
 
@@ -50,8 +50,8 @@ OPTIONALS: Final = Library(
         "optional.of": (of("optional_of", (_A,), _OPTIONAL, Optional),),
         "optional.ofNonZeroValue": (of("optional_ofNonZeroValue", (_A,), _OPTIONAL, _of_non_zero),),
         "optional.none": (of("optional_none", (), _OPTIONAL, lambda: NONE),),
-        "optional.unwrap": (of("optional_unwrap", (list_of(_OPTIONAL),), _LIST, _unwrapped),),
-        "unwrapOpt": (on("optional_unwrapOpt", (list_of(_OPTIONAL),), _LIST, _unwrapped),),
+        "optional.unwrap": (of("optional_unwrap", (list_of(_OPTIONAL),), _LIST, _present_values),),
+        "unwrapOpt": (on("optional_unwrapOpt", (list_of(_OPTIONAL),), _LIST, _present_values),),
         "first": (on("list_first", (_LIST,), _OPTIONAL, _first),),
         "last": (on("list_last", (_LIST,), _OPTIONAL, _last),),
         "value": (on("optional_value", (_OPTIONAL,), _A, _value),),
@@ -94,7 +94,7 @@ SETS: Final = Library(
 BINDINGS: Final = Library({}, macros=macros.BINDINGS)
 
 
-def _inserted(holder: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+def _insert(holder: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
     """Put an entry into a comprehension's map, to which nothing else refers yet: only macros call this."""
     return _inserted_all(holder, {key_of(key): value})
 
@@ -102,7 +102,7 @@ def _inserted(holder: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
 def _inserted_all(holder: dict[Any, Any], entries: Mapping[Any, Any]) -> dict[Any, Any]:
     for key, value in entries.items():
         if key in holder:
-            raise EvaluationError(f"insert failed: key {shown(values.value_of(key))} already exists")
+            raise EvaluationError(f"insert failed: key {value_text(values.value_of(key))} already exists")
         holder[key] = value
     return holder
 
@@ -110,7 +110,7 @@ def _inserted_all(holder: dict[Any, Any], entries: Mapping[Any, Any]) -> dict[An
 TWO_VARIABLES: Final = Library(
     {
         "cel.@mapInsert": (
-            of("@mapInsert_map_key_value", (_MAP, _A, _B), _MAP, _inserted),
+            of("@mapInsert_map_key_value", (_MAP, _A, _B), _MAP, _insert),
             of("@mapInsert_map_map", (_MAP, _MAP), _MAP, _inserted_all),
         )
     },

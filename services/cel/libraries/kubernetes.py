@@ -82,14 +82,14 @@ QUANTITIES: Final = Library(
 
 
 def _semver(text: str, normalize: bool = False) -> Semver:
-    return versions.semver(versions.normalized(text) if normalize else text)
+    return versions.semver(versions.normalize(text) if normalize else text)
 
 
 def _is_semver(text: str, normalize: bool = False) -> bool:
     return _succeeds(lambda each: _semver(each, normalize))(text)
 
 
-def _signed(value: int) -> int:
+def _to_signed(value: int) -> int:
     """Return the number as Go has it when it casts to 64 bits with a sign."""
     return value - 2**64 if value >= 2**63 else value
 
@@ -107,9 +107,9 @@ VERSIONS: Final = Library(
         "isGreaterThan": (on("semver_is_greater_than", (SEMVER, SEMVER), BOOL, lambda a, b: a.compare(b) > 0),),
         "isLessThan": (on("semver_is_less_than", (SEMVER, SEMVER), BOOL, lambda a, b: a.compare(b) < 0),),
         "compareTo": (on("semver_compare_to", (SEMVER, SEMVER), INT, Semver.compare),),
-        "major": (on("semver_major", (SEMVER,), INT, lambda v: _signed(v.major)),),
-        "minor": (on("semver_minor", (SEMVER,), INT, lambda v: _signed(v.minor)),),
-        "patch": (on("semver_patch", (SEMVER,), INT, lambda v: _signed(v.patch)),),
+        "major": (on("semver_major", (SEMVER,), INT, lambda v: _to_signed(v.major)),),
+        "minor": (on("semver_minor", (SEMVER,), INT, lambda v: _to_signed(v.minor)),),
+        "patch": (on("semver_patch", (SEMVER,), INT, lambda v: _to_signed(v.patch)),),
     }
 )
 
@@ -200,7 +200,7 @@ _RANKED: Final = frozenset(what.name for _, what in _COMPARABLE)
 _NUMBERS: Final = frozenset((int, Uint, float))
 
 
-def _compared(one: Any, two: Any) -> int:
+def _compare(one: Any, two: Any) -> int:
     """Return 1 where the first comes after the second, -1 where it comes before, and 0 else.
 
     Only the first item of a list decides which overload it is, so that others may be of other types. Upstream ignores
@@ -217,17 +217,17 @@ def _compared(one: Any, two: Any) -> int:
 
 
 def _is_sorted(items: Any) -> bool:
-    return all(_compared(items[place - 1], items[place]) != 1 for place in range(1, len(items)))
+    return all(_compare(items[place - 1], items[place]) != 1 for place in range(1, len(items)))
 
 
 def _sum(zero: Any) -> Callable[[Any], Any]:
     def call(items: Any) -> Any:
         total = zero
-        for each in items:
-            plus = _PLUS.get((type_name(total), type_name(each)))
+        for addend in items:
+            plus = _PLUS.get((type_name(total), type_name(addend)))
             if plus is None:
                 raise EvaluationError("no such overload")
-            total = plus(total, each)
+            total = plus(total, addend)
         return total
 
     return call
@@ -242,11 +242,11 @@ def _extreme(name: str, makes_way: int) -> Callable[[Any], Any]:
     def call(items: Any) -> Any:
         if not items:
             raise EvaluationError(f"{name} called on empty list")
-        found = items[0]
-        for each in items[1:]:
-            if _compared(found, each) == makes_way:
-                found = each
-        return found
+        extreme = items[0]
+        for candidate in items[1:]:
+            if _compare(extreme, candidate) == makes_way:
+                extreme = candidate
+        return extreme
 
     return call
 
@@ -293,12 +293,12 @@ REGEX: Final = Library(
 )
 
 
-def _validated(known: Format, text: str) -> Optional:
+def _validate(known: Format, text: str) -> Optional:
     found = known.problems(text)
     return Optional(found) if found else NONE
 
 
-def _named(name: str) -> Optional:
+def _format_by_name(name: str) -> Optional:
     return Optional(formats.FORMATS[name]) if name in formats.FORMATS else NONE
 
 
@@ -308,8 +308,8 @@ def _constant(value: Format) -> Callable[[], Format]:
 
 FORMATS: Final = Library(
     {
-        "validate": (on("format-validate", (FORMAT, STRING), optional_of(list_of(STRING)), _validated),),
-        "format.named": (of("format-named", (STRING,), optional_of(FORMAT), _named),),
+        "validate": (on("format-validate", (FORMAT, STRING), optional_of(list_of(STRING)), _validate),),
+        "format.named": (of("format-named", (STRING,), optional_of(FORMAT), _format_by_name),),
         **{
             f"format.{name}": (of(f"format-{name}", (), FORMAT, _constant(known)),)
             for name, known in formats.FORMATS.items()

@@ -63,7 +63,7 @@ def _uint(value: int) -> Uint:
     raise EvaluationError("unsigned integer overflow")
 
 
-def _divided(one: int, two: int) -> int:
+def _divide(one: int, two: int) -> int:
     if two == 0:
         raise EvaluationError("division by zero")
     quotient = abs(one) // abs(two)
@@ -139,8 +139,8 @@ _ARITHMETIC: Final[Mapping[str, tuple[Overload, ...]]] = {
     ),
     "_/_": (
         of("divide_double", (DOUBLE, DOUBLE), DOUBLE, _divided_double),
-        of("divide_int64", (INT, INT), INT, lambda a, b: _int(_divided(a, b))),
-        of("divide_uint64", (UINT, UINT), UINT, lambda a, b: _uint(_divided(int(a), int(b)))),
+        of("divide_int64", (INT, INT), INT, lambda a, b: _int(_divide(a, b))),
+        of("divide_uint64", (UINT, UINT), UINT, lambda a, b: _uint(_divide(int(a), int(b)))),
     ),
     "_%_": (
         of("modulo_int64", (INT, INT), INT, _remainder),
@@ -232,10 +232,10 @@ def _text_to_double(value: str) -> float:
         return float.fromhex(value)
     if not _DOUBLE_TEXT.fullmatch(value):
         raise _wrong(DOUBLE)
-    found = float(value)
-    if math.isinf(found) and "n" not in value.lower():
+    number = float(value)
+    if math.isinf(number) and "n" not in value.lower():
         raise _wrong(DOUBLE)
-    return found
+    return number
 
 
 def _text_to_bool(value: str) -> bool:
@@ -323,7 +323,7 @@ _CONVERSIONS: Final[Mapping[str, tuple[Overload, ...]]] = {
 }
 
 
-def _sized(*kinds: tuple[str, Type]) -> tuple[Overload, ...]:
+def _size_overloads(*kinds: tuple[str, Type]) -> tuple[Overload, ...]:
     return (
         *(of(f"size_{name}", (what,), INT, _size) for name, what in kinds),
         *(on(f"{name}_size", (what,), INT, _size) for name, what in kinds),
@@ -334,17 +334,17 @@ def _part(name: str, get: Callable[[times.Moment], int]) -> tuple[Overload, Over
     def plain(value: Timestamp) -> int:
         return get(times.moment(value, "UTC"))
 
-    def zoned(value: Timestamp, zone: str) -> int:
+    def get_in_zone(value: Timestamp, zone: str) -> int:
         return get(times.moment(value, zone))
 
     return (
         on(f"timestamp_to_{name}", (TIMESTAMP,), INT, plain),
-        on(f"timestamp_to_{name}_with_tz", (TIMESTAMP, STRING), INT, zoned),
+        on(f"timestamp_to_{name}_with_tz", (TIMESTAMP, STRING), INT, get_in_zone),
     )
 
 
 def _of_duration(name: str, nanos: int) -> Overload:
-    return on(f"duration_to_{name}", (DURATION,), INT, lambda v: _divided(v.nanos, nanos))
+    return on(f"duration_to_{name}", (DURATION,), INT, lambda v: _divide(v.nanos, nanos))
 
 
 _TIMES: Final[Mapping[str, tuple[Overload, ...]]] = {
@@ -379,7 +379,7 @@ LIBRARY: Final = Library(
         **_ARITHMETIC,
         **_CONVERSIONS,
         **_TIMES,
-        "size": _sized(("bytes", BYTES), ("list", _LIST_A), ("map", _MAP_AB), ("string", STRING)),
+        "size": _size_overloads(("bytes", BYTES), ("list", _LIST_A), ("map", _MAP_AB), ("string", STRING)),
         "contains": (on("contains_string", (STRING, STRING), BOOL, operator.contains),),
         "startsWith": (on("starts_with_string", (STRING, STRING), BOOL, str.startswith),),
         "endsWith": (on("ends_with_string", (STRING, STRING), BOOL, str.endswith),),

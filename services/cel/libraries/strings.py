@@ -107,18 +107,18 @@ class FormatError(EvaluationError):
         self.place = place
 
 
-def formatted(pattern: str, args: Any, *, constant: Callable[[int], bool] = lambda _: True) -> str:
+def format_text(pattern: str, args: Any, *, constant: Callable[[int], bool] = lambda _: True) -> str:
     """Return the pattern with its clauses replaced. Raises: EvaluationError.
 
     `constant`: whether an argument is known; unknown ones are left out, for a check at compile time.
     """
-    found: list[str] = []
+    pieces: list[str] = []
     at = used = 0
     for match in _CLAUSE.finditer(pattern):
-        found.append(pattern[at : match.start()])
+        pieces.append(pattern[at : match.start()])
         at = match.end()
         if match[1]:
-            found.append("%")
+            pieces.append("%")
             continue
         if used >= len(args):
             raise EvaluationError(f"index {used} out of range")
@@ -129,13 +129,13 @@ def formatted(pattern: str, args: Any, *, constant: Callable[[int], bool] = lamb
             raise EvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{match[3]}"')
         if constant(used):
             try:
-                found.append(_CLAUSES[match[3]](args[used], precision))
+                pieces.append(_CLAUSES[match[3]](args[used], precision))
             except EvaluationError as error:
                 raise FormatError(str(error), used) from None
         used += 1
     if used < len(args):
         raise EvaluationError(f"too many arguments supplied to string.format (expected {used}, got {len(args)})")
-    return "".join((*found, pattern[at:]))
+    return "".join((*pieces, pattern[at:]))
 
 
 def _precision(clause: re.Match[str]) -> int:
@@ -157,7 +157,7 @@ def _precision(clause: re.Match[str]) -> int:
     raise EvaluationError(f"could not parse formatting clause: error while parsing precision: {reason}")
 
 
-def _refused(clause: str, kinds: str, value: Any) -> EvaluationError:
+def _clause_error(clause: str, kinds: str, value: Any) -> EvaluationError:
     return EvaluationError(
         f"error during formatting: {clause} clause can only be used on {kinds}, was given {type_name(value)}"
     )
@@ -170,10 +170,10 @@ def _refused_as(form: str, kinds: str, value: Any) -> EvaluationError:
 
 
 def _text(value: Any, _: int) -> str:
-    return _spelled(value, inside=False)
+    return _value_text(value, inside=False)
 
 
-def _spelled(value: Any, *, inside: bool) -> str:
+def _value_text(value: Any, *, inside: bool) -> str:
     match value:
         case None:
             return "null"
@@ -198,11 +198,13 @@ def _spelled(value: Any, *, inside: bool) -> str:
         case Type():
             return value.name
         case list() | tuple():
-            return f"[{', '.join(_spelled(each, inside=True) for each in value)}]"
+            return f"[{', '.join(_value_text(each, inside=True) for each in value)}]"
         case Mapping():
-            names = {_spelled(value_of(key), inside=True): _spelled(held, inside=True) for key, held in value.items()}
+            names = {
+                _value_text(value_of(key), inside=True): _value_text(held, inside=True) for key, held in value.items()
+            }
             return f"{{{', '.join(f'{name}:{names[name]}' for name in sorted(names))}}}"
-    raise _refused(
+    raise _clause_error(
         "string", "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps", value
     )
 
@@ -210,7 +212,7 @@ def _spelled(value: Any, *, inside: bool) -> str:
 def _whole(value: Any, _: int) -> str:
     if type(value) in (int, Uint):
         return str(int(value))
-    raise _refused("decimal", "integers", value)
+    raise _clause_error("decimal", "integers", value)
 
 
 def _special(value: Any) -> str | None:
@@ -222,12 +224,12 @@ def _special(value: Any) -> str | None:
     return None
 
 
-def _fixed(value: Any, precision: int) -> str:
+def _fixed_point(value: Any, precision: int) -> str:
     special = _special(value)
     if special is not None:
         return special
     if type(value) is not float:
-        raise _refused("fixed-point", "doubles", value)
+        raise _clause_error("fixed-point", "doubles", value)
     return f"{value:,.{precision}f}"
 
 
@@ -237,7 +239,7 @@ def _scientific(value: Any, _: int) -> str:
     if special is not None:
         return special.rjust(6)
     if type(value) is not float:
-        raise _refused("scientific", "doubles", value)
+        raise _clause_error("scientific", "doubles", value)
     mantissa, exponent = f"{value:.6e}".split("e")
     sign = "-" if exponent.startswith("-") else ""
     power = f"{sign}{exponent[1:]}".translate(_RAISED)
@@ -253,7 +255,7 @@ def _binary(value: Any, _: int) -> str:
 def _octal(value: Any, _: int) -> str:
     if type(value) in (int, Uint):
         return format(int(value), "o")
-    raise _refused("octal", "integers", value)
+    raise _clause_error("octal", "integers", value)
 
 
 def _hex(value: Any, _: int) -> str:
@@ -269,7 +271,7 @@ def _hex(value: Any, _: int) -> str:
 _CLAUSES: Final[Mapping[str, Callable[[Any, int], str]]] = {
     "s": _text,
     "d": _whole,
-    "f": _fixed,
+    "f": _fixed_point,
     "e": _scientific,
     "b": _binary,
     "o": _octal,
@@ -308,7 +310,7 @@ def strings(version: int) -> Library:
         ),
         "trim": (on("string_trim", (STRING,), STRING, lambda text: text.strip(_SPACE)),),
         "join": (on("list_join", (_LIST,), STRING, _join), on("list_join_string", (_LIST, STRING), STRING, _join)),
-        "format": (on("string_format", (STRING, list_of(DYN)), STRING, formatted),),
+        "format": (on("string_format", (STRING, list_of(DYN)), STRING, format_text),),
         "strings.quote": (of("strings_quote", (STRING,), STRING, _quote),),
     }
     if version >= 3:

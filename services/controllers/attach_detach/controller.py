@@ -125,7 +125,7 @@ class AttachDetach:
         self._multi_attach.add(spot)
         for pod in pods:
             text = multi_attach_text(pod, users)
-            plan.actions.append(_failed(pod, f'Multi-Attach error for volume "{volume.metadata.name}" {text}'))
+            plan.actions.append(_failure_event(pod, f'Multi-Attach error for volume "{volume.metadata.name}" {text}'))
 
     def _follow(
         self,
@@ -153,7 +153,7 @@ class AttachDetach:
         if error is not None:
             if self._reported_errors.get(spot) != error.time:
                 self._reported_errors[spot] = error.time
-                plan.actions += [_failed(pod, f"{prefix} {error.message}") for pod in pods]
+                plan.actions += [_failure_event(pod, f"{prefix} {error.message}") for pod in pods]
             return
         left_s = since_s + ATTACH_TIMEOUT_S - moment.now_s
         if left_s <= 0:
@@ -161,7 +161,7 @@ class AttachDetach:
             text = (
                 f"timed out waiting for external-attacher of {held.spec.attacher} CSI driver to attach volume {handle}"
             )
-            plan.actions += [_failed(pod, f"{prefix} {text}") for pod in pods]
+            plan.actions += [_failure_event(pod, f"{prefix} {text}") for pod in pods]
             self._attaching_s[spot], left_s = moment.now_s, ATTACH_TIMEOUT_S
         plan.due_s.append(left_s)
 
@@ -209,10 +209,10 @@ class AttachDetach:
         if node is None:
             return []
         names = []
-        for each in on_node(name, listers):
-            source = each.spec.source.persistent_volume_name
+        for attachment in on_node(name, listers):
+            source = attachment.spec.source.persistent_volume_name
             volume = listers.of(PersistentVolume).get(Key("", source))
-            is_stable = each.status.attached and each.metadata.deletion_timestamp is None
+            is_stable = attachment.status.attached and attachment.metadata.deletion_timestamp is None
             if volume is not None and is_stable and (source, name) not in self._unreported:
                 names.append(volume.unique_name)
         if sorted(names) == sorted(each.name for each in node.status.volumes_attached):
@@ -229,7 +229,7 @@ class AttachDetach:
             self._in_use_at_end[name] = change.object.status.volumes_in_use
         else:
             self._in_use_at_end.pop(name, None)
-        if old is not None and new is not None and _said(old) == _said(new):
+        if old is not None and new is not None and _reported_state(old) == _reported_state(new):
             return ()
         keys = {Key("", each.spec.source.persistent_volume_name): None for each in on_node(name, listers)}
         if is_controlled(new) and not is_controlled(old):
@@ -248,7 +248,7 @@ METRICS: Final[Metrics[AttachDetach]] = Metrics(
 )
 
 
-def _said(node: Node) -> tuple[object, ...]:
+def _reported_state(node: Node) -> tuple[object, ...]:
     status = node.status
     return is_controlled(node), node.is_ready, is_out_of_service(node), status.volumes_in_use, status.volumes_attached
 
@@ -266,7 +266,7 @@ def _attachment(volume: PersistentVolume, node: str) -> Create:
     return Create(ATTACHMENTS, document)
 
 
-def _failed(pod: Pod, text: str) -> RecordEvent:
+def _failure_event(pod: Pod, text: str) -> RecordEvent:
     return event(pod, "FailedAttachVolume", text, warns=True)
 
 

@@ -69,13 +69,13 @@ def wanted_by(volume: PersistentVolume, attached: Container[str], listers: Liste
 
     A deleted node still counts while the volume is attached there and a pod names the node.
     """
-    found: dict[str, list[Pod]] = {}
+    pods_by_node: dict[str, list[Pod]] = {}
     bound = volume.spec.claim_ref
     if bound is None or not is_attachable(volume, listers):
-        return found
+        return pods_by_node
     claim = listers.of(PersistentVolumeClaim).get(Key(bound.namespace, bound.name))
     if claim is None or claim.spec.volume_name != volume.metadata.name:
-        return found
+        return pods_by_node
     for pod in listers.of(Pod).all(bound.namespace):
         if not pod.spec.volumes or not holds_volumes(pod):
             continue
@@ -83,8 +83,8 @@ def wanted_by(volume: PersistentVolume, attached: Container[str], listers: Liste
         node = listers.of(Node).get(Key("", name))
         is_ours = is_controlled(node) or (node is None and name in attached)
         if is_ours and any(each.claim_name(pod.metadata.name) == bound.name for each in pod.spec.volumes):
-            found.setdefault(name, []).append(pod)
-    return found
+            pods_by_node.setdefault(name, []).append(pod)
+    return pods_by_node
 
 
 def attachments_of(volume: str, listers: Listers) -> dict[str, VolumeAttachment]:

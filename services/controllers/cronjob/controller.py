@@ -15,7 +15,7 @@ from services.api.kinds.job import Job
 from services.api.meta import Document, Key, ObjectReference
 from services.api.switches import Switches
 from services.api.times import format_mail_time, format_time, format_time_in, zone_of
-from services.controllers.cronjob.starts import MISSED_MAX, missed, next_in_s
+from services.controllers.cronjob.starts import MISSED_MAX, missed_starts, next_in_s
 from services.controllers.shared_pods import seconds_of
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Query, RecordEvent, Result, event
@@ -68,7 +68,7 @@ class CronJobs:
         self._memories: dict[Key, _Memory] = {}
         self.creation_skew_s = Histogram(SKEW_BUCKETS_S)
 
-    def changed(self, change: Change[CronJob], listers: Listers) -> Iterable[Key]:
+    def on_changed(self, change: Change[CronJob], listers: Listers) -> Iterable[Key]:
         """Note a changed schedule; forget a deleted CronJob."""
         old, new = change.old, change.new
         key = change.object.metadata.key
@@ -79,7 +79,7 @@ class CronJobs:
             self._of(key).is_rescheduled |= not is_same
         return (key,)
 
-    def failed(self, key: Key, action: Action, reason: str) -> None:
+    def on_failed(self, key: Key, action: Action, reason: str) -> None:
         """Undo the expectation of a failed call; a job that already exists was created before."""
         if isinstance(action, Create):
             memory = self._of(key)
@@ -129,19 +129,19 @@ class CronJobs:
                 look.scheduled = format_time(scheduled_s)
             listed = any(each.uid == job.metadata.uid for each in look.active)
             if not job.is_finished and not listed:
-                self._found(cron_job, job, memory, look)
+                self._record_job(cron_job, job, memory, look)
             elif job.is_finished:
-                _finished(cron_job, job, look)
+                _record_finished(cron_job, job, look)
         uids = {job.metadata.uid for job in jobs}
-        for each in [each for each in look.active if each.uid not in uids]:
-            query = Query(Job, Key(each.namespace, each.name))
+        for reference in [each for each in look.active if each.uid not in uids]:
+            query = Query(Job, Key(reference.namespace, reference.name))
             if query not in moment.live:
                 look.refresh.append(query)
             elif moment.live[query] is None:
-                look.events.append(event(cron_job, "MissingJob", f"Active job went missing: {each.name}"))
-                look.leave(each.uid)
+                look.events.append(event(cron_job, "MissingJob", f"Active job went missing: {reference.name}"))
+                look.leave(reference.uid)
 
-    def _found(self, cron_job: CronJob, job: Job, memory: _Memory, look: _Look) -> None:
+    def _record_job(self, cron_job: CronJob, job: Job, memory: _Memory, look: _Look) -> None:
         """List a job that was started by schedule; report one that was not, or whose start was forgotten."""
         name = job.metadata.name
         if name in memory.asked_for:
@@ -181,15 +181,15 @@ class CronJobs:
             memory.is_rescheduled = False
             return again_s
         try:
-            found = missed(cron_job, schedule, wall_s, within_deadline=True)
+            starts = missed_starts(cron_job, schedule, wall_s, within_deadline=True)
         except ValueError as error:
             text = f"invalid schedule: {spec.schedule} : {error}"
             look.events.append(event(cron_job, "InvalidSchedule", text, warns=True))
             return None
-        due_s = found.latest_s
+        due_s = starts.latest_s
         if due_s is None:
             return again_s
-        if found.number > MISSED_MAX:
+        if starts.number > MISSED_MAX:
             look.events.append(event(cron_job, "TooManyMissedTimes", TOO_MANY, warns=True))
         if spec.starting_deadline_seconds is not None and due_s + spec.starting_deadline_seconds < wall_s:
             text = f"Missed scheduled time to start a job: {format_mail_time(due_s)}"
@@ -214,8 +214,8 @@ class CronJobs:
                 look.events.append(event(cron_job, "JobAlreadyActive", STILL_ACTIVE))
                 return False
             case "Replace":
-                for each in list(look.active):
-                    _delete(cron_job, Key(each.namespace, each.name), each.uid, look)
+                for reference in list(look.active):
+                    _delete(cron_job, Key(reference.namespace, reference.name), reference.uid, look)
         return True
 
 
@@ -224,7 +224,7 @@ def _is_of(job: Job, cron_job: CronJob) -> bool:
     return owner is not None and owner.uid == cron_job.metadata.uid
 
 
-def _finished(cron_job: CronJob, job: Job, look: _Look) -> None:
+def _record_finished(cron_job: CronJob, job: Job, look: _Look) -> None:
     """Take a job that has finished out of the list; remember when the last one succeeded."""
     status = job.status
     ends = [c.type for c in status.conditions if c.type in ("Complete", "Failed") and c.status == "True"]
@@ -297,14 +297,14 @@ METRICS: Final[Metrics[CronJobs]] = Metrics(
 
 def _build(switches: Switches) -> Controller:
     memory = CronJobs()
-    watches = (Watch(CronJob, memory.changed),)
+    watches = (Watch(CronJob, memory.on_changed),)
     return Controller(
         "cronjob",
         CronJob,
         memory.reconcile,
         owns=(Job,),
         watches=watches,
-        failed=memory.failed,
+        failed=memory.on_failed,
         workers=5,
         metrics=lambda: METRICS.of(memory),
     )

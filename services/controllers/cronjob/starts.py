@@ -23,7 +23,7 @@ class Missed(NamedTuple):
     number: int = 0
 
 
-def missed(cron_job: CronJob, schedule: Schedule, now_s: float, *, within_deadline: bool) -> Missed:
+def missed_starts(cron_job: CronJob, schedule: Schedule, now_s: float, *, within_deadline: bool) -> Missed:
     """Return the scheduled times since the last start, or since the creation of the CronJob.
 
     `within_deadline`: only times that may still start a job. Their number is estimated from the first interval, not
@@ -54,8 +54,8 @@ def missed(cron_job: CronJob, schedule: Schedule, now_s: float, *, within_deadli
 def next_in_s(cron_job: CronJob, schedule: Schedule, now_s: float) -> float | None:
     """Return the seconds until the next look; None when the schedule never comes."""
     try:
-        found = missed(cron_job, schedule, now_s, within_deadline=False)
-        since_s = found.latest_s if found.latest_s is not None else now_s if found.number else found.earliest_s
+        starts = missed_starts(cron_job, schedule, now_s, within_deadline=False)
+        since_s = starts.latest_s if starts.latest_s is not None else now_s if starts.number else starts.earliest_s
     except ValueError:
         since_s = now_s
     at_s = schedule.next_after(since_s)

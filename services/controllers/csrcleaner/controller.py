@@ -25,8 +25,8 @@ def due_s(request: CertificateSigningRequest) -> float | None:
     if not conditions:
         return seconds_of(request.metadata.creation_timestamp) + PENDING_S
     over = [DENIED, FAILED, *([APPROVED] if certificate else ())]
-    found = [each for name in over if (each := find_condition(conditions, name)) is not None]
-    times = [seconds_of(each.last_transition_time) + DECIDED_S for each in found if each.last_transition_time]
+    decisions = [condition for name in over if (condition := find_condition(conditions, name)) is not None]
+    times = [seconds_of(each.last_transition_time) + DECIDED_S for each in decisions if each.last_transition_time]
     if certificate and find_condition(conditions, APPROVED) is not None:
         times += _expiry(certificate)
     return min(times, default=None)

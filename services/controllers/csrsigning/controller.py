@@ -57,20 +57,20 @@ def _reconciler(sign: Sign | None) -> Reconcile:
         if not is_decided or is_over:
             return NOTHING
         if fault := fault_of(request):
-            return _failed(request, fault, moment.wall_s)
+            return _failure_result(request, fault, moment.wall_s)
         seconds = min(request.spec.expiration_seconds or LONGEST_S, LONGEST_S)
         try:
             pem = sign(
                 base64.b64decode(request.spec.request, validate=True), request.spec.usages, seconds, moment.wall_s
             )
         except (ValueError, binascii.Error) as error:
-            return _failed(request, f"unable to sign: {error}", moment.wall_s)
+            return _failure_result(request, f"unable to sign: {error}", moment.wall_s)
         return Result((writes.status(REQUESTS, request, {"certificate": base64.b64encode(pem).decode()}),))
 
     return reconcile
 
 
-def _failed(request: CertificateSigningRequest, message: str, wall_s: float) -> Result:
+def _failure_result(request: CertificateSigningRequest, message: str, wall_s: float) -> Result:
     listed: list[Document] = conditions.as_documents(request.status.conditions)
     listed.append(conditions.new(FAILED, "True", "SignerValidationFailure", message, wall_s))
     return Result((writes.status(REQUESTS, request, {"conditions": listed}),))

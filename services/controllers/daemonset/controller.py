@@ -49,7 +49,7 @@ class FailureBackoff:
         delay_s, at_s = self._entries.get((uid, generation, node), (0.0, now_s))
         return 0.0 if now_s - at_s > FORGOTTEN_AFTER_S else max(0.0, at_s + delay_s - now_s)
 
-    def removed(self, uid: str, generation: int, node: str, now_s: float) -> None:
+    def on_removed(self, uid: str, generation: int, node: str, now_s: float) -> None:
         """Record the removal of a failed pod; the next removal must wait twice as long."""
         delay_s, at_s = self._entries.get((uid, generation, node), (0.0, now_s))
         is_first = now_s - at_s > FORGOTTEN_AFTER_S
@@ -81,11 +81,11 @@ class DaemonSets:
         """Lower expectations and return the affected sets; most kubelet reports affect none."""
         if change.old is not None and change.new is not None and _is_same(change.old, change.new):
             return []
-        return self.pods.changed(change, listers)
+        return self.pods.on_changed(change, listers)
 
     def node_changed(self, change: Change[Node], listers: Listers) -> list[Key]:
         """Return the sets whose decision about the node changed; a heartbeat affects none."""
-        return self._fits.changed(change, listers)
+        return self._fits.on_changed(change, listers)
 
     def history_changed(self, change: Change[ControllerRevision], listers: Listers) -> list[Key]:
         """Return the set whose revision changed or was deleted, or the sets that would adopt it; a new revision affects
@@ -120,24 +120,24 @@ class DaemonSets:
         pods = claim(listers.of(Pod).owned_by(uid), orphans, daemon_set, selector, can_adopt=can_adopt)
         held = claim(listers.of(ControllerRevision).owned_by(uid), history, daemon_set, selector, can_adopt=can_adopt)
         known = listers.of(ControllerRevision)
-        found = revisions.find(daemon_set, document, held.kept, known, hash_label=revisions.POD_LABEL)
-        text = _hash_of(found.revision)
+        lookup = revisions.find(daemon_set, document, held.kept, known, hash_label=revisions.POD_LABEL)
+        text = _hash_of(lookup.revision)
         fits = {node.metadata.name: self._fits.of(daemon_set, node) for node in listers.of(Node).all()}
         sight = Sight(daemon_set, text, fits, by_node(pods.kept), moment.wall_s)
         actions: list[Action | Batch] = [
             *self.pods.take_news(daemon_set)[0],
             *changes_of("pods", pods, daemon_set),
             *changes_of(revisions.RESOURCE, held, daemon_set),
-            *([found.write] if found.write is not None else []),
+            *([lookup.write] if lookup.write is not None else []),
         ]
         is_free = self.pods.expectations.are_satisfied(key, moment.now_s)
         counters, again_s = counters_of(sight)
-        actions += _status(daemon_set, counters, found.collision_count, is_observed=is_free)
+        actions += _status(daemon_set, counters, lookup.collision_count, is_observed=is_free)
         if not is_free:
             return Result(tuple(actions), again_s)
-        actions += _tidied(held.kept, found.revision, pods.kept, daemon_set)
+        actions += _surplus_deletions(held.kept, lookup.revision, pods.kept, daemon_set)
         wanted = self._plan(sight, moment.now_s)
-        actions += self._performed(wanted, sight, document, moment.now_s)
+        actions += self._calls(wanted, sight, document, moment.now_s)
         again_s = earliest(again_s, wanted.again_s, REJECTED_AGAIN_S if wanted.creates else None)
         return Result(tuple(actions), again_s)
 
@@ -148,7 +148,7 @@ class DaemonSets:
         def wait_s(node: str) -> float:
             left_s = self._backoff.wait_s(meta.uid, meta.generation, node, now_s)
             if left_s == 0:
-                self._backoff.removed(meta.uid, meta.generation, node, now_s)
+                self._backoff.on_removed(meta.uid, meta.generation, node, now_s)
             return left_s
 
         wanted = plan(sight, wait_s)
@@ -156,7 +156,7 @@ class DaemonSets:
             return wanted
         return replace(roll(sight), again_s=wanted.again_s)
 
-    def _performed(self, wanted: Plan, sight: Sight, document: Document, now_s: float) -> list[Action | Batch]:
+    def _calls(self, wanted: Plan, sight: Sight, document: Document, now_s: float) -> list[Action | Batch]:
         """Return the calls, at most a burst of each, deletions first: a creation that is refused ends the reconcile."""
         daemon_set = sight.daemon_set
         deletes, creates = wanted.deletes[:BURST], wanted.creates[:BURST]
@@ -164,11 +164,11 @@ class DaemonSets:
             return []
         uids = [pod.metadata.uid for pod in deletes]
         self.pods.expectations.expect(daemon_set.metadata.key, creations=len(creates), deletions=uids, now_s=now_s)
-        events = [_ended(daemon_set, pod, "Failed", "kill") for pod in wanted.failed]
-        events += [_ended(daemon_set, pod, "Succeeded", "delete") for pod in wanted.succeeded]
+        events = [_ended_pod_event(daemon_set, pod, "Failed", "kill") for pod in wanted.failed]
+        events += [_ended_pod_event(daemon_set, pod, "Succeeded", "delete") for pod in wanted.succeeded]
         template = pod_template(daemon_set, document, sight.text)
-        made = tuple(Create("pods", for_node(template, node)) for node in creates)
-        return [*events, *deletions(daemon_set, deletes), *([Batch(made)] if made else [])]
+        creations = tuple(Create("pods", for_node(template, node)) for node in creates)
+        return [*events, *deletions(daemon_set, deletes), *([Batch(creations)] if creations else [])]
 
 
 def _is_same(old: Pod, new: Pod) -> bool:
@@ -187,7 +187,7 @@ def _hash_of(revision: ControllerRevision) -> str:
     return revision.metadata.labels.get(revisions.POD_LABEL) or revision.metadata.name
 
 
-def _tidied(
+def _surplus_deletions(
     held: tuple[ControllerRevision, ...], current: ControllerRevision, pods: tuple[Pod, ...], daemon_set: DaemonSet
 ) -> list[Delete]:
     """Return the deletions of old revisions beyond the limit, none that a pod was made from."""
@@ -209,7 +209,7 @@ def _status(daemon_set: DaemonSet, counters: Document, collision_count: int, *, 
     return [writes.status("daemonsets.apps", daemon_set, wanted)] if writes.differing(old, wanted) else []
 
 
-def _ended(daemon_set: DaemonSet, pod: Pod, end: str, verb: str) -> Action:
+def _ended_pod_event(daemon_set: DaemonSet, pod: Pod, end: str, verb: str) -> Action:
     where = f"pod {pod.metadata.namespace}/{pod.metadata.name} on node {pod.spec.node_name}"
     text = f"Found {end.lower()} daemon {where}, will try to {verb} it"
     return event(daemon_set, f"{end}DaemonPod", text, warns=end == "Failed")
@@ -219,7 +219,7 @@ def _build(switches: Switches) -> Controller:
     memory = DaemonSets(switches)
     of_revisions = Watch(ControllerRevision, memory.history_changed)
     watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed), of_revisions)
-    failed, settled = memory.pods.failed, memory.pods.expectations.are_satisfied
+    failed, settled = memory.pods.on_failed, memory.pods.expectations.are_satisfied
     controller = Controller("daemonset", DaemonSet, memory.reconcile, watches=watches, failed=failed, workers=2)
     return releasing(controller, switches, Releases(DaemonSet, lambda daemon_set, listers: False, settled))
 

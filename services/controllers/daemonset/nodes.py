@@ -11,7 +11,7 @@ from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod, PodSpec, Toleration
 from services.api.meta import Document, Key
 from services.api.node_selection import NAME_FIELD, may_go_to
-from services.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
 from services.controllers.shared_revisions import POD_LABEL
 from services.reconcile.controller import Change, Listers
 from services.reconcile.writes import controller_reference
@@ -58,8 +58,8 @@ def fit_of(daemon_set: DaemonSet, node: Node) -> Fit:
     if not node.spec.taints:
         return Fit(True, True)
     tolerations = _tolerations(spec)
-    runs = untolerated(node.spec.taints, tolerations, (NO_SCHEDULE, NO_EXECUTE)) is None
-    return Fit(runs, runs or untolerated(node.spec.taints, tolerations, (NO_EXECUTE,)) is None)
+    runs = untolerated_taint(node.spec.taints, tolerations, (NO_SCHEDULE, NO_EXECUTE)) is None
+    return Fit(runs, runs or untolerated_taint(node.spec.taints, tolerations, (NO_EXECUTE,)) is None)
 
 
 class Fits:
@@ -79,7 +79,7 @@ class Fits:
             fit = known[node.metadata.name] = fit_of(daemon_set, node)
         return fit
 
-    def changed(self, change: Change[Node], listers: Listers) -> list[Key]:
+    def on_changed(self, change: Change[Node], listers: Listers) -> list[Key]:
         """Return the sets whose decision for a node has changed.
 
         Deviates: upstream learns that a node is gone only through its pods.
@@ -92,7 +92,7 @@ class Fits:
             and old.spec.taints == new.spec.taints
         ):
             return []
-        found = []
+        keys = []
         for daemon_set in listers.of(DaemonSet).all():
             known = self._of(daemon_set)
             before = known.pop(change.object.metadata.name, None)
@@ -100,8 +100,8 @@ class Fits:
                 before = fit_of(daemon_set, old) if old is not None else NOWHERE
             after = self.of(daemon_set, new) if new is not None else NOWHERE
             if before != after:
-                found.append(daemon_set.metadata.key)
-        return found
+                keys.append(daemon_set.metadata.key)
+        return keys
 
     def forget(self, key: Key) -> None:
         """Forget a deleted set."""
@@ -154,24 +154,29 @@ def pod_template(daemon_set: DaemonSet, document: Document, text: str) -> Docume
         **{field: given[field] for field in ("annotations", "finalizers") if given.get(field)},
         "ownerReferences": [controller_reference(daemon_set)],
     }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "tolerations": _added(spec)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {**spec, "tolerations": _daemon_tolerations(spec)},
+    }
 
 
-def _added(spec: Document) -> list[Document]:
+def _daemon_tolerations(spec: Document) -> list[Document]:
     """Return the template's tolerations and the automatic ones, which replace those that end after a time."""
-    found = list(spec.get("tolerations") or ())
+    tolerations = list(spec.get("tolerations") or ())
     for name, effect in _automatic(on_host_network=bool(spec.get("hostNetwork"))):
         wanted = {"key": _TAINT + name, "operator": "Exists", "effect": effect}
         same = [
             number
-            for number, each in enumerate(found)
+            for number, each in enumerate(tolerations)
             if all(each.get(field) == value for field, value in wanted.items()) and not each.get("value")
         ]
         for number in same:
-            found[number] = wanted
+            tolerations[number] = wanted
         if not same:
-            found.append(wanted)
-    return found
+            tolerations.append(wanted)
+    return tolerations
 
 
 def for_node(template: Document, node: str) -> Document:

@@ -55,16 +55,16 @@ class Plan:
 
 def by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     """Return the pods by current or intended node, the one that counts first: bound, then the oldest."""
-    found: dict[str, list[Pod]] = {}
+    pods_by_node: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.is_terminal and pod.metadata.deletion_timestamp is not None:
             continue
         if node := target_of(pod):
-            found.setdefault(node, []).append(pod)
-    for here in found.values():
+            pods_by_node.setdefault(node, []).append(pod)
+    for here in pods_by_node.values():
         if len(here) > 1:
             here.sort(key=lambda p: (not p.spec.node_name, p.metadata.creation_timestamp, p.metadata.name))
-    return found
+    return pods_by_node
 
 
 def limits(daemon_set: DaemonSet, nodes: int) -> tuple[int, int]:
@@ -84,30 +84,30 @@ def plan(sight: Sight, wait_s: Callable[[str], float]) -> Plan:
 
     `wait_s(node)`: how long a failed pod there must stay before it may be removed and replaced.
     """
-    made, surges = Plan(), limits(sight.daemon_set, 1)[0] > 0
+    draft, surges = Plan(), limits(sight.daemon_set, 1)[0] > 0
     for node, fit in sight.fits.items():
         here = sight.pods.get(node)
         if here is None:
             if fit.runs:
-                made.creates.append(node)
+                draft.creates.append(node)
         elif fit.stays:
-            running = _running(made, node, here, wait_s)
+            running = _running(draft, node, here, wait_s)
             if not surges:
-                made.deletes += running[1:]
+                draft.deletes += running[1:]
             elif not running and fit.runs:
-                made.creates.append(node)
+                draft.creates.append(node)
             elif len(running) > 1:
-                _tidy_surge(made, sight, running)
+                _tidy_surge(draft, sight, running)
         else:
-            made.deletes += [pod for pod in here if pod.metadata.deletion_timestamp is None]
+            draft.deletes += [pod for pod in here if pod.metadata.deletion_timestamp is None]
     for node, pods in sight.pods.items():
         if node not in sight.fits:
             # Bound ones are PodGC's; these were made for a node that is gone and would wait for ever.
-            made.deletes += [p for p in pods if not p.spec.node_name and p.metadata.deletion_timestamp is None]
-    return made
+            draft.deletes += [p for p in pods if not p.spec.node_name and p.metadata.deletion_timestamp is None]
+    return draft
 
 
-def _running(made: Plan, node: str, here: list[Pod], wait_s: Callable[[str], float]) -> list[Pod]:
+def _running(draft: Plan, node: str, here: list[Pod], wait_s: Callable[[str], float]) -> list[Pod]:
     """Return the node's pods that have not ended and are not terminating; those that have ended are deleted."""
     running: list[Pod] = []
     for pod in here:
@@ -115,19 +115,19 @@ def _running(made: Plan, node: str, here: list[Pod], wait_s: Callable[[str], flo
             continue
         if pod.status.phase == "Failed":
             if (left_s := wait_s(node)) > 0:
-                made.again_s = earliest(made.again_s, left_s)
+                draft.again_s = earliest(draft.again_s, left_s)
                 continue
-            made.failed.append(pod)
-            made.deletes.append(pod)
+            draft.failed.append(pod)
+            draft.deletes.append(pod)
         elif pod.status.phase == "Succeeded":
-            made.succeeded.append(pod)
-            made.deletes.append(pod)
+            draft.succeeded.append(pod)
+            draft.deletes.append(pod)
         else:
             running.append(pod)
     return running
 
 
-def _tidy_surge(made: Plan, sight: Sight, running: list[Pod]) -> None:
+def _tidy_surge(draft: Plan, sight: Sight, running: list[Pod]) -> None:
     """Keep the oldest new pod, and the oldest old one as long as it is ready and the new one is not available."""
     new: Pod | None = None
     old: Pod | None = None
@@ -138,9 +138,9 @@ def _tidy_surge(made: Plan, sight: Sight, running: list[Pod]) -> None:
         elif not is_new and old is None:
             old = pod
         else:
-            made.deletes.append(pod)
+            draft.deletes.append(pod)
     if new is not None and old is not None and (not is_ready(old) or sight.is_available(new)):
-        made.deletes.append(old)
+        draft.deletes.append(old)
 
 
 def counters_of(sight: Sight) -> tuple[Document, float | None]:
@@ -231,7 +231,7 @@ def _surge(sight: Sight, limit: int, desired: int) -> Plan:
 
     A pod on a node that no longer wants it goes only when enough pods are available elsewhere.
     """
-    made = Plan()
+    draft = Plan()
     unwanted: list[Pod] = []
     candidates: list[str] = []
     surging = available = 0
@@ -247,15 +247,15 @@ def _surge(sight: Sight, limit: int, desired: int) -> Plan:
             continue
         if new is not None:
             if sight.is_available(new):
-                made.deletes.append(old)
+                draft.deletes.append(old)
             else:
                 surging += 1
         elif not sight.fits.get(node, NOWHERE).runs:
-            (unwanted if is_up else made.deletes).append(old)
+            (unwanted if is_up else draft.deletes).append(old)
         elif is_up:
             candidates.append(node)
         else:
-            made.creates.append(node)
-    made.deletes += unwanted[: max(0, available - desired)]
-    made.creates += candidates[: max(0, limit - surging)]
-    return made
+            draft.creates.append(node)
+    draft.deletes += unwanted[: max(0, available - desired)]
+    draft.creates += candidates[: max(0, limit - surging)]
+    return draft

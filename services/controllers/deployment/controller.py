@@ -70,9 +70,9 @@ class Deployments:
         if orphans and query not in moment.live:
             return Result(refresh=(query,))
         can_adopt = is_alive(moment.live.get(query), deployment)
-        found = claim(lister.owned_by(deployment.metadata.uid), orphans, deployment, selector, can_adopt=can_adopt)
-        step = self._begin(deployment, document, oldest_first(found.kept), moment)
-        step.actions += changes_of(SETS, found, deployment)
+        claims = claim(lister.owned_by(deployment.metadata.uid), orphans, deployment, selector, can_adopt=can_adopt)
+        step = self._begin(deployment, document, oldest_first(claims.kept), moment)
+        step.actions += changes_of(SETS, claims, deployment)
         if not is_ending:
             self._advance(step, listers)
         report(step, is_rolling=not is_ending and not deployment.spec.paused and not is_scaling(step))

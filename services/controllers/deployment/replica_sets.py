@@ -53,10 +53,10 @@ def without_hash(template: Document) -> Document:
 def find_new(step: Step, listers: Listers) -> ReplicaSet | None:
     """Return the oldest set with the Deployment's template, so that every reconcile finds the same one."""
     wanted = without_hash(step.document["spec"].get("template") or {})
-    for each in step.sets:
-        stored = listers.of(ReplicaSet).document(each.metadata.key)
+    for replica_set in step.sets:
+        stored = listers.of(ReplicaSet).document(replica_set.metadata.key)
         if stored is not None and without_hash(stored.get("spec", {}).get("template") or {}) == wanted:
-            return each
+            return replica_set
     return None
 
 
@@ -112,20 +112,20 @@ def _size_notes(step: Step) -> dict[str, str]:
     return {DESIRED: str(step.replicas), MAX: str(step.replicas + step.surge)}
 
 
-def resize(step: Step, each: ReplicaSet, size: int) -> bool:
+def resize(step: Step, replica_set: ReplicaSet, size: int) -> bool:
     """Scale a set and record the desired size in its annotations; return whether its size changes."""
-    notes = {k: v for k, v in _size_notes(step).items() if each.metadata.annotations.get(k) != v}
-    if size == each.spec.replicas and not notes:
+    notes = {k: v for k, v in _size_notes(step).items() if replica_set.metadata.annotations.get(k) != v}
+    if size == replica_set.spec.replicas and not notes:
         return False
-    patch: Document = {"spec": {"replicas": size}} if size != each.spec.replicas else {}
+    patch: Document = {"spec": {"replicas": size}} if size != replica_set.spec.replicas else {}
     if notes:
         patch["metadata"] = {"annotations": notes}
     # On the version decided from: a set that someone else scaled meanwhile is looked at again (C5).
-    step.actions.append(writes.patch(SETS, each, patch, on_version=True))
-    step.sizes[each.metadata.name] = size
-    if size != each.spec.replicas:
-        step.note_scaling(each.metadata.name, each.spec.replicas, size)
-    return size != each.spec.replicas
+    step.actions.append(writes.patch(SETS, replica_set, patch, on_version=True))
+    step.sizes[replica_set.metadata.name] = size
+    if size != replica_set.spec.replicas:
+        step.note_scaling(replica_set.metadata.name, replica_set.spec.replicas, size)
+    return size != replica_set.spec.replicas
 
 
 def sync_revision(step: Step) -> None:
@@ -179,9 +179,9 @@ def scale(step: Step) -> None:
     if step.deployment.spec.strategy.type != "RollingUpdate":
         return
     sizes = proportional(step.replicas, step.surge, step.deployment.status.replicas, step.sets)
-    for each in step.sets:
-        if each.metadata.name in sizes:
-            resize(step, _current(step, each), sizes[each.metadata.name])
+    for replica_set in step.sets:
+        if replica_set.metadata.name in sizes:
+            resize(step, _current(step, replica_set), sizes[replica_set.metadata.name])
 
 
 def _current(step: Step, each: ReplicaSet) -> ReplicaSet:

@@ -78,9 +78,9 @@ def proportional(replicas: int, surge: int, current_max: int, sets: Sequence[Rep
     active.sort(key=lambda each: -each.spec.replicas)
     sizes: dict[str, int] = {}
     added = 0
-    for each in active:
-        share = _share(each, replicas, surge, current_max, to_add - added)
-        sizes[each.metadata.name] = each.spec.replicas + share
+    for replica_set in active:
+        share = _share(replica_set, replicas, surge, current_max, to_add - added)
+        sizes[replica_set.metadata.name] = replica_set.spec.replicas + share
         added += share
     if active and to_add:
         first = active[0].metadata.name
@@ -88,10 +88,10 @@ def proportional(replicas: int, surge: int, current_max: int, sets: Sequence[Rep
     return sizes
 
 
-def _share(each: ReplicaSet, replicas: int, surge: int, current_max: int, allowed: int) -> int:
+def _share(replica_set: ReplicaSet, replicas: int, surge: int, current_max: int, allowed: int) -> int:
     if allowed == 0:
         return 0
-    size, noted = each.spec.replicas, each.metadata.annotations.get(MAX, "")
+    size, noted = replica_set.spec.replicas, replica_set.metadata.annotations.get(MAX, "")
     fraction = -size
     if replicas > 0:
         before = (int(noted) if noted.isdigit() else 0) or current_max

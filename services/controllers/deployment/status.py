@@ -185,8 +185,8 @@ def _is_timed_out(step: Step, current: Document | None) -> bool:
 
 def _copy_failure(step: Step) -> None:
     """Show the ReplicaFailure of the new set, or else of any."""
-    for each in ([step.new] if step.new is not None else []) + step.olds:
-        failure = find_condition(each.status.conditions, "ReplicaFailure")
+    for replica_set in ([step.new] if step.new is not None else []) + step.olds:
+        failure = find_condition(replica_set.status.conditions, "ReplicaFailure")
         if failure is not None and failure.status == "True":
             put(step, "ReplicaFailure", "True", failure.reason, failure.message)
             return

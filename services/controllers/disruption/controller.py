@@ -45,15 +45,15 @@ class SyncError(Exception):
 
 def pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
     """Return the budgets that select the old or new pod, and the pod if its disruption is announced."""
-    found: dict[Key, None] = {}
+    keys: dict[Key, None] = {}
     for budget in listers.of(PodDisruptionBudget).all(change.object.metadata.namespace):
         selector, sides = _selector(budget), (change.old, change.new)
         if selector is not None and any(pod is not None and selector.matches(pod.metadata.labels) for pod in sides):
-            found[budget.metadata.key] = None
+            keys[budget.metadata.key] = None
     new = change.new
-    if new is not None and _announced(new) is not None:
-        found[Key(new.metadata.namespace, _POD + new.metadata.name)] = None
-    return list(found)
+    if new is not None and _disruption_condition(new) is not None:
+        keys[Key(new.metadata.namespace, _POD + new.metadata.name)] = None
+    return list(keys)
 
 
 def workload_changed(
@@ -76,10 +76,10 @@ def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
     selector = _selector(budget)
     pods = [p for p in listers.of(Pod).all(key.namespace) if selector and selector.matches(p.metadata.labels)]
     try:
-        expected, desired = _wanted(budget, [pod for pod in pods if not pod.is_terminal], listers)
+        expected, desired = _expected_and_desired(budget, [pod for pod in pods if not pod.is_terminal], listers)
     except SyncError as error:
         return Result(tuple(_fail_safe(budget, str(error), moment.wall_s)))
-    disrupted, again_s, events = _disrupted(budget, pods, moment.wall_s)
+    disrupted, again_s, events = _pending_evictions(budget, pods, moment.wall_s)
     healthy = sum(
         is_ready(pod) and pod.metadata.deletion_timestamp is None and pod.metadata.name not in disrupted for pod in pods
     )
@@ -87,10 +87,10 @@ def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
     allowed = max(0, healthy - desired) if expected > 0 else 0
     counters = {"expectedPods": expected, "desiredHealthy": desired, "currentHealthy": healthy}
     counters["disruptionsAllowed"] = allowed
-    found = [*events, *_unmanaged(budget, pods)]
+    actions = [*events, *_unmanaged_events(budget, pods)]
     if not pods:
-        found.append(event(budget, "NoPods", "No matching pods found"))
-    return Result((*found, *_status(budget, counters, disrupted, moment.wall_s)), again_s)
+        actions.append(event(budget, "NoPods", "No matching pods found"))
+    return Result((*actions, *_status(budget, counters, disrupted, moment.wall_s)), again_s)
 
 
 def _selector(budget: PodDisruptionBudget) -> Selector | None:
@@ -101,7 +101,7 @@ def _selector(budget: PodDisruptionBudget) -> Selector | None:
         return None
 
 
-def _wanted(budget: PodDisruptionBudget, pods: list[Pod], listers: Listers) -> tuple[int, int]:
+def _expected_and_desired(budget: PodDisruptionBudget, pods: list[Pod], listers: Listers) -> tuple[int, int]:
     """Return (expected, desired). Raises: SyncError when a scale is needed and a pod's owner has none."""
     spec = budget.spec
     try:
@@ -116,7 +116,7 @@ def _wanted(budget: PodDisruptionBudget, pods: list[Pod], listers: Listers) -> t
     return len(pods), spec.min_available or 0
 
 
-def _unmanaged(budget: PodDisruptionBudget, pods: list[Pod]) -> list[RecordEvent]:
+def _unmanaged_events(budget: PodDisruptionBudget, pods: list[Pod]) -> list[RecordEvent]:
     """Return the Event about pods without a controller, which a budget that needs a scale cannot count."""
     needs_scale = budget.spec.max_unavailable is not None or isinstance(budget.spec.min_available, str)
     if not needs_scale or all(pod.metadata.controller is not None for pod in pods):
@@ -133,12 +133,12 @@ def _scale(pods: list[Pod], listers: Listers) -> int:
             continue  # unmanaged pods have no scale; they count in integers only
         owner: StatefulSet | ReplicaSet | Deployment | None
         if is_owner(reference, StatefulSet):
-            owner = _named(StatefulSet, reference, namespace, listers)
+            owner = _find_owner(StatefulSet, reference, namespace, listers)
         elif is_owner(reference, ReplicaSet):
-            owner = _named(ReplicaSet, reference, namespace, listers)
+            owner = _find_owner(ReplicaSet, reference, namespace, listers)
             above = owner.metadata.controller if owner is not None else None
             if above is not None and is_owner(above, Deployment):
-                owner = _named(Deployment, above, namespace, listers) or owner
+                owner = _find_owner(Deployment, above, namespace, listers) or owner
         else:
             raise SyncError(_unscalable(reference))
         if owner is None:
@@ -155,12 +155,12 @@ def _unscalable(reference: OwnerReference) -> str:
     return f"{found.name} does not implement the scale subresource"
 
 
-def _named(view: type[W], reference: OwnerReference, namespace: str, listers: Listers) -> W | None:
+def _find_owner(view: type[W], reference: OwnerReference, namespace: str, listers: Listers) -> W | None:
     found = listers.of(view).get(Key(namespace, reference.name))
     return found if found is not None and found.metadata.uid == reference.uid else None
 
 
-def _disrupted(
+def _pending_evictions(
     budget: PodDisruptionBudget, pods: list[Pod], wall_s: float
 ) -> tuple[dict[str, str], float | None, list[RecordEvent]]:
     """Return the evictions still awaited, when the next expires, and events for those that expired."""
@@ -187,8 +187,10 @@ def _status(
 ) -> list[Patch]:
     old = budget.status
     listed = conditions.as_documents(old.conditions)
-    said = ("True", "SufficientPods") if counters["disruptionsAllowed"] > 0 else ("False", "InsufficientPods")
-    _put(listed, budget, *said, "", wall_s)
+    status_and_reason = (
+        ("True", "SufficientPods") if counters["disruptionsAllowed"] > 0 else ("False", "InsufficientPods")
+    )
+    _put(listed, budget, *status_and_reason, "", wall_s)
     status: Document = {**counters, "observedGeneration": budget.metadata.generation, "conditions": listed}
     gone: dict[str, str | None] = {name: None for name in old.disrupted_pods if name not in disrupted}
     if not gone and not writes.differing(old, status):
@@ -204,8 +206,8 @@ def _put(
 ) -> bool:
     """Set the condition, and the generation and message that it always shows; return whether it is a new one."""
     is_new = conditions.put(listed, "DisruptionAllowed", status, reason, message, wall_s) is not None
-    made = conditions.find(listed, "DisruptionAllowed") or {}
-    made |= {"observedGeneration": budget.metadata.generation, "message": made.get("message", "")}
+    condition = conditions.find(listed, "DisruptionAllowed") or {}
+    condition |= {"observedGeneration": budget.metadata.generation, "message": condition.get("message", "")}
     return is_new
 
 
@@ -221,7 +223,7 @@ def _fail_safe(budget: PodDisruptionBudget, message: str, wall_s: float) -> list
     return [failed, writes.status(RESOURCE, budget, status, on_version=True)]
 
 
-def _announced(pod: Pod) -> Condition | None:
+def _disruption_condition(pod: Pod) -> Condition | None:
     """Return what a component other than the kubelet said of the pod's end, if that has not begun."""
     target = find_condition(pod.status.conditions, "DisruptionTarget") if pod.is_active else None
     is_open = target is not None and target.status == "True" and target.reason != "TerminationByKubelet"
@@ -230,7 +232,7 @@ def _announced(pod: Pod) -> Condition | None:
 
 def _reset_stale(key: Key, listers: Listers, moment: Moment) -> Result:
     pod = listers.of(Pod).get(key)
-    if pod is None or (target := _announced(pod)) is None:
+    if pod is None or (target := _disruption_condition(pod)) is None:
         return NOTHING
     left_s = seconds_of(target.last_transition_time) + STALE_TARGET_S - moment.wall_s
     if left_s > 0:

@@ -18,7 +18,7 @@ from services.api.kinds.service import Service
 from services.api.meta import Document, Key
 from services.api.selectors import Selector
 from services.api.switches import Switches
-from services.controllers.endpointslice.placement import Placement, placed
+from services.controllers.endpointslice.placement import Placement, place_endpoints
 from services.controllers.shared_endpoints import (
     Ports,
     ServiceSelectors,
@@ -80,7 +80,7 @@ class EndpointSlices:
             self.expectations.creation_observed(key)
         return (key,)
 
-    def failed(self, key: Key, action: Action, reason: str) -> None:
+    def on_failed(self, key: Key, action: Action, reason: str) -> None:
         """Undo the expectation of a failed creation."""
         if isinstance(action, Create):
             self.expectations.creation_observed(key)
@@ -92,19 +92,19 @@ class EndpointSlices:
             return NOTHING  # slices of a service that is gone follow by garbage collection
         if not self.expectations.are_satisfied(key, moment.now_s):
             return NOTHING
-        wanted, homeless = _wanted(service, selector, listers)
+        wanted, homeless = _desired_endpoints(service, selector, listers)
         own = [
             each
             for each in listers.of(EndpointSlice).owned_by(service.metadata.uid)
             if each.metadata.labels.get(MANAGED_BY) == NAME and each.metadata.deletion_timestamp is None
         ]
-        found = placed(wanted, own)
-        actions = _actions(service, found, own)
-        for kind, number in _counted(actions).items():
+        placement = place_endpoints(wanted, own)
+        actions = _actions(service, placement, own)
+        for kind, number in _count_by_verb(actions).items():
             self.counts.add(CHANGES, kind, by=number)
         endpoints = sum(map(len, wanted.values()))
-        self.desired[key] = endpoints, len(own) + len(found.created) - len(found.deleted)
-        if count := len(found.created):
+        self.desired[key] = endpoints, len(own) + len(placement.created) - len(placement.deleted)
+        if count := len(placement.created):
             self.expectations.expect(key, creations=count, now_s=moment.now_s)
         if not homeless:
             return Result(tuple(actions))
@@ -112,7 +112,9 @@ class EndpointSlices:
         return Result((event(service, "FailedToUpdateEndpointSlices", text, warns=True), *actions), NO_NODE_AGAIN_S)
 
 
-def _wanted(service: Service, selector: Selector, listers: Listers) -> tuple[dict[Ports, list[Endpoint]], str]:
+def _desired_endpoints(
+    service: Service, selector: Selector, listers: Listers
+) -> tuple[dict[Ports, list[Endpoint]], str]:
     """Return the endpoints by their ports, and why a pod was passed over, or ""."""
     wanted: dict[Ports, list[Endpoint]] = {}
     homeless = ""
@@ -137,24 +139,26 @@ def _labels(service: Service) -> dict[str, str]:
     return labels | ({HEADLESS: ""} if service.spec.cluster_ip == "None" else {})
 
 
-def _actions(service: Service, found: Placement, own: list[EndpointSlice]) -> list[Action]:
+def _actions(service: Service, placement: Placement, own: list[EndpointSlice]) -> list[Action]:
     labels = _labels(service)
     changes: dict[str, tuple[EndpointSlice, Document]] = {}
-    for old, endpoints in found.changed:
+    for old, endpoints in placement.changed:
         changes[old.metadata.uid] = old, {"endpoints": documents(endpoints)}
-    deleted = {each.metadata.uid for each in found.deleted}
+    deleted = {each.metadata.uid for each in placement.deleted}
     for old in own:
         if old.metadata.uid not in deleted and old.metadata.labels != labels:
             gone: dict[str, str | None] = dict.fromkeys(old.metadata.labels.keys() - labels.keys())
             about: Document = {"labels": gone | labels}
             changes[old.metadata.uid] = old, {**changes.get(old.metadata.uid, (old, {}))[1], "metadata": about}
-    actions: list[Action] = [Create(RESOURCE, _slice(service, labels, ports, each)) for ports, each in found.created]
+    actions: list[Action] = [
+        Create(RESOURCE, _slice(service, labels, ports, each)) for ports, each in placement.created
+    ]
     actions += [writes.patch(RESOURCE, old, change, on_version=True) for old, change in changes.values()]
-    actions += [Delete(RESOURCE, each.metadata.key, uid=each.metadata.uid) for each in found.deleted]
+    actions += [Delete(RESOURCE, each.metadata.key, uid=each.metadata.uid) for each in placement.deleted]
     return actions
 
 
-def _counted(actions: list[Action]) -> dict[str, int]:
+def _count_by_verb(actions: list[Action]) -> dict[str, int]:
     """Return how many slices are created, updated and deleted."""
     kinds = {Create: "create", Patch: "update", Delete: "delete"}
     return Counter(kinds[type(each)] for each in actions if type(each) in kinds)
@@ -207,7 +211,7 @@ def _build(switches: Switches) -> Controller:
         memory.reconcile,
         watches=watches,
         reads=(Node,),
-        failed=memory.failed,
+        failed=memory.on_failed,
         workers=5,
         reporter="endpoint-slice-controller",
         metrics=lambda: METRICS.of(memory),

@@ -30,12 +30,12 @@ def _key(endpoint: Endpoint) -> tuple[str, tuple[str, ...]]:
     return endpoint.target_ref.uid if endpoint.target_ref is not None else "", endpoint.addresses
 
 
-def placed(wanted: Mapping[Ports, Iterable[Endpoint]], slices: Iterable[EndpointSlice]) -> Placement:
+def place_endpoints(wanted: Mapping[Ports, Iterable[Endpoint]], slices: Iterable[EndpointSlice]) -> Placement:
     """Return the changes that turn the slices into these endpoints, grouped by ports."""
     result = Placement()
     by_ports: dict[Ports, list[EndpointSlice]] = {}
-    for each in slices:
-        by_ports.setdefault(each.ports, []).append(each)
+    for endpoint_slice in slices:
+        by_ports.setdefault(endpoint_slice.ports, []).append(endpoint_slice)
     kept: list[EndpointSlice] = []
     for ports, endpoints in wanted.items():
         _place(ports, list(endpoints), by_ports.pop(ports, []), result, kept)
@@ -59,10 +59,10 @@ def _place(
     left = {_key(each): each for each in endpoints}
     contents: dict[int, list[Endpoint]] = {}
     changing: list[int] = []
-    for number, each in enumerate(slices):
-        now = [left.pop(_key(old)) for old in each.endpoints if _key(old) in left]
+    for number, endpoint_slice in enumerate(slices):
+        now = [left.pop(_key(old)) for old in endpoint_slice.endpoints if _key(old) in left]
         contents[number] = now
-        if tuple(now) != each.endpoints:
+        if tuple(now) != endpoint_slice.endpoints:
             changing.append(number)
     new = list(left.values())
     for number in (*changing, *(n for n in contents if n not in changing)):
@@ -75,12 +75,12 @@ def _place(
             new = new[max(0, free) :]
             if number not in changing:
                 changing.append(number)
-    for number, each in enumerate(slices):
+    for number, endpoint_slice in enumerate(slices):
         if not contents[number]:
-            result.deleted.append(each)
+            result.deleted.append(endpoint_slice)
             continue
-        kept.append(each)
+        kept.append(endpoint_slice)
         if number in changing:
-            result.changed.append((each, tuple(contents[number])))
+            result.changed.append((endpoint_slice, tuple(contents[number])))
     for start in range(0, len(new), ENDPOINTS_MAX):
         result.created.append((ports, tuple(new[start : start + ENDPOINTS_MAX])))

@@ -73,14 +73,16 @@ class MirroredSlices:
     def slice_changed(self, change: Change[EndpointSlice], listers: Listers) -> Iterable[Key]:
         """Lower expectations, and return the old and new service of a slice that this controller manages."""
         keys = []
-        for each in (change.old, change.new):
-            if each is not None and each.metadata.labels.get(MANAGED_BY) == NAME:
-                keys.append(Key(each.metadata.namespace, each.metadata.labels.get(SERVICE_NAME, "")))
+        for endpoint_slice in (change.old, change.new):
+            if endpoint_slice is not None and endpoint_slice.metadata.labels.get(MANAGED_BY) == NAME:
+                keys.append(
+                    Key(endpoint_slice.metadata.namespace, endpoint_slice.metadata.labels.get(SERVICE_NAME, ""))
+                )
         if change.old is None and keys:
             self.expectations.creation_observed(keys[0])
         return dict.fromkeys(key for key in keys if key.name)
 
-    def failed(self, key: Key, action: Action, reason: str) -> None:
+    def on_failed(self, key: Key, action: Action, reason: str) -> None:
         """Undo the expectation of a failed creation."""
         if isinstance(action, Create):
             self.expectations.creation_observed(key)
@@ -92,8 +94,8 @@ class MirroredSlices:
         held = [each for each in listers.of(EndpointSlice).all(key.namespace) if _is_of(each, key.name)]
         endpoints, service = listers.of(Endpoints).get(key), listers.of(Service).get(key)
         if endpoints is None or not is_mirrored(endpoints) or service is None or service.spec.selector:
-            return Result(tuple(_gone(each) for each in held))
-        wanted, invalid, skipped = _wanted(endpoints.subsets)
+            return Result(tuple(_deletion(each) for each in held))
+        wanted, invalid, skipped = _desired_endpoints(endpoints.subsets)
         actions: list[Action] = []
         if invalid:
             text = f"Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices"
@@ -115,13 +117,13 @@ def _is_of(each: EndpointSlice, name: str) -> bool:
     return is_ours and meta.deletion_timestamp is None
 
 
-def _gone(each: EndpointSlice) -> Action:
+def _deletion(each: EndpointSlice) -> Action:
     return Delete(RESOURCE, each.metadata.key, uid=each.metadata.uid)
 
 
-def _wanted(subsets: Iterable[EndpointSubset]) -> tuple[dict[Place, tuple[Endpoint, ...]], int, int]:
+def _desired_endpoints(subsets: Iterable[EndpointSubset]) -> tuple[dict[Place, tuple[Endpoint, ...]], int, int]:
     """Return the endpoints by where they belong, how many addresses are none, and how many were left out."""
-    found: dict[Place, dict[tuple[object, ...], Endpoint]] = {}
+    by_place: dict[Place, dict[tuple[object, ...], Endpoint]] = {}
     invalid = skipped = 0
     for subset in subsets:
         ports = _ports(subset)
@@ -137,10 +139,10 @@ def _wanted(subsets: Iterable[EndpointSubset]) -> tuple[dict[Place, tuple[Endpoi
                 continue
             endpoint = _endpoint(address, str(ip), is_ready=is_ready)
             same = (endpoint.addresses, endpoint.hostname, endpoint.node_name, endpoint.target_ref)
-            found.setdefault(Place(f"IPv{ip.version}", ports), {})[same] = endpoint
+            by_place.setdefault(Place(f"IPv{ip.version}", ports), {})[same] = endpoint
             added += 1
         skipped += len(all_of_it) - added
-    return {place: tuple(each.values()) for place, each in found.items()}, invalid, skipped
+    return {place: tuple(each.values()) for place, each in by_place.items()}, invalid, skipped
 
 
 def _ports(subset: EndpointSubset) -> Ports:
@@ -171,23 +173,25 @@ def _changes(
 ) -> list[Action]:
     """Return what makes the slices those endpoints; one that is not needed becomes one that is missing."""
     by_place: dict[Place, list[EndpointSlice]] = {}
-    for each in held:
-        by_place.setdefault(Place(each.address_type, _in_order(each.ports)), []).append(each)
+    for endpoint_slice in held:
+        by_place.setdefault(Place(endpoint_slice.address_type, _in_order(endpoint_slice.ports)), []).append(
+            endpoint_slice
+        )
     kept = {place: by_place[place].pop(0) for place in wanted if by_place.get(place)}
     spare = [each for slices in by_place.values() for each in slices]
-    made: list[Action] = []
+    actions: list[Action] = []
     for place, content in wanted.items():
         old = kept.get(place) or next((each for each in spare if each.address_type == place.family), None)
         document = _document(endpoints, place, content)
         if old is None:
             if endpoints.metadata.deletion_timestamp is None:
-                made.append(Create(RESOURCE, document))
+                actions.append(Create(RESOURCE, document))
             continue
         if old in spare:
             spare.remove(old)
         if change := _change(old, document, place, content):
-            made.append(writes.patch(RESOURCE, old, change, on_version=True))
-    return [*made, *map(_gone, spare)]
+            actions.append(writes.patch(RESOURCE, old, change, on_version=True))
+    return [*actions, *map(_deletion, spare)]
 
 
 def _document(endpoints: Endpoints, place: Place, content: tuple[Endpoint, ...]) -> Document:
@@ -240,7 +244,7 @@ def _build(switches: Switches) -> Controller:
             Watch(Endpoints, memory.endpoints_changed),
             Watch(EndpointSlice, memory.slice_changed),
         ),
-        failed=memory.failed,
+        failed=memory.on_failed,
         workers=5,
         queue="endpoint_slice_mirroring",
         reporter="endpoint-slice-mirroring-controller",

@@ -64,26 +64,26 @@ class GarbageCollector:
         self._homes: dict[str, str] = {}
         """Uid to namespace of every object seen: an owner elsewhere is worth an event."""
 
-    def changed(self, change: Change[AnyObject], listers: Listers) -> list[Key]:
+    def on_changed(self, change: Change[AnyObject], listers: Listers) -> list[Key]:
         """Return the keys to reconcile: this object, the dependents of a deleted one, owners that wait for it."""
         old, new = change.old, change.new
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            return [*self._gone(old, listers), *self._came(new, listers)]
+            return [*self._on_deleted(old, listers), *self._came(new, listers)]
         if new is None:
             assert old is not None
-            return self._gone(old, listers)
+            return self._on_deleted(old, listers)
         if old is None:
             return self._came(new, listers)
         before, after = old.metadata, new.metadata
         judged = before.owner_references, before.deletion_timestamp, before.finalizers
         if judged == (after.owner_references, after.deletion_timestamp, after.finalizers):
             return []
-        found = {kind_key(_resource_name(new, listers), *after.key): None}
+        keys = {kind_key(_resource_name(new, listers), *after.key): None}
         if is_waiting(after) and not is_waiting(before):
-            found.update(dict.fromkeys(_dependent_keys(after.uid, listers)))
+            keys.update(dict.fromkeys(_dependent_keys(after.uid, listers)))
         if before.owner_references != after.owner_references:
-            found.update(dict.fromkeys(_waiting_owner_keys(before, listers)))
-        return list(found)
+            keys.update(dict.fromkeys(_waiting_owner_keys(before, listers)))
+        return list(keys)
 
     def _came(self, new: AnyObject, listers: Listers) -> list[Key]:
         metadata = new.metadata
@@ -91,7 +91,7 @@ class GarbageCollector:
         concerns = metadata.owner_references or metadata.deletion_timestamp is not None
         return [kind_key(_resource_name(new, listers), *metadata.key)] if concerns else []
 
-    def _gone(self, old: AnyObject, listers: Listers) -> list[Key]:
+    def _on_deleted(self, old: AnyObject, listers: Listers) -> list[Key]:
         metadata = old.metadata
         self._homes.pop(metadata.uid, None)
         self._remember_absent(metadata.uid)
@@ -110,10 +110,10 @@ class GarbageCollector:
         if not listers.are_complete:
             # A kind was just defined: what of it belongs to whom is not known yet.
             return Result(requeue_after_s=INCOMPLETE_S)
-        found = listers.any(resource).get(own_key)
-        if found is None:
+        dependent = listers.any(resource).get(own_key)
+        if dependent is None:
             return NOTHING
-        metadata: ObjectMeta = found.metadata
+        metadata: ObjectMeta = dependent.metadata
         if metadata.deletion_timestamp is not None:
             return _finish(resource, metadata, listers)
         if not metadata.owner_references:
@@ -217,7 +217,7 @@ def _dependent_keys(uid: str, listers: Listers) -> list[Key]:
 
 
 def _waiting_owner_keys(metadata: ObjectMeta, listers: Listers) -> list[Key]:
-    found: list[Key] = []
+    keys: list[Key] = []
     for reference in metadata.owner_references:
         kind = listers.kinds.of_kind(reference.api_version, reference.kind)
         if kind is None or kind.name in UNREAD or (kind.is_of_clients and not is_read(listers, kind)):
@@ -225,8 +225,8 @@ def _waiting_owner_keys(metadata: ObjectMeta, listers: Listers) -> list[Key]:
         key = Key(metadata.namespace if kind.namespaced else "", reference.name)
         owner = listers.any(kind.name).get(key)
         if owner is not None and owner.metadata.uid == reference.uid and is_waiting(owner.metadata):
-            found.append(kind_key(kind.name, *key))
-    return found
+            keys.append(kind_key(kind.name, *key))
+    return keys
 
 
 def _patch(resource: str, metadata: ObjectMeta, change: Document) -> Patch:
@@ -250,9 +250,9 @@ def _delete_unblocked(resource: str, metadata: ObjectMeta) -> list[Action]:
     if not any(reference.block_owner_deletion for reference in metadata.owner_references):
         return [_delete(resource, metadata, "Foreground")]
     references: list[Document] = [msgspec.to_builtins(reference) for reference in metadata.owner_references]
-    for each in references:
-        if each.get("blockOwnerDeletion"):
-            each["blockOwnerDeletion"] = False
+    for owner_reference in references:
+        if owner_reference.get("blockOwnerDeletion"):
+            owner_reference["blockOwnerDeletion"] = False
     delete = Delete(resource, metadata.key, uid=metadata.uid, resource_version=OWN_WRITE, propagation="Foreground")
     return [_patch(resource, metadata, {"ownerReferences": references}), delete]
 
@@ -269,7 +269,7 @@ def _elsewhere(kind: Resource | None, meta: ObjectMeta, reference: OwnerReferenc
 
 def _build(switches: Switches) -> Controller:
     memory = GarbageCollector()
-    watches, reporter = (Watch(AnyObject, memory.changed),), "garbage-collector-controller"
+    watches, reporter = (Watch(AnyObject, memory.on_changed),), "garbage-collector-controller"
     return Controller("gc", AnyObject, memory.reconcile, watches=watches, workers=20, reporter=reporter)
 
 

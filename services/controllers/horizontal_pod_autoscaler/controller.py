@@ -28,7 +28,7 @@ from services.api.quantity import milli
 from services.api.selectors import Selector, selector_text
 from services.api.switches import Switches
 from services.api.times import format_time
-from services.controllers.horizontal_pod_autoscaler.limits import History, Moved, limited
+from services.controllers.horizontal_pod_autoscaler.limits import History, Moved, limit_replicas
 from services.controllers.horizontal_pod_autoscaler.metrics import (
     MetricsError,
     Sample,
@@ -46,8 +46,8 @@ from services.controllers.horizontal_pod_autoscaler.replicas import (
     by_utilization,
     by_value,
     by_value_per_pod,
-    grouped,
-    requested,
+    group_pods,
+    requests_by_pod,
 )
 from services.controllers.shared_ownership import selector_of
 from services.controllers.shared_selector_text import go_text
@@ -103,14 +103,14 @@ class _Look:
 
     def put(self, kind: str, status: str, reason: str, message: str) -> None:
         """Set a condition; its time stays while its status does."""
-        made = conditions.new(kind, status, reason, message, self.wall_s)
+        condition = conditions.new(kind, status, reason, message, self.wall_s)
         old = conditions.find(self.conditions, kind)
         if old is None:
-            self.conditions.append(made)
+            self.conditions.append(condition)
             return
         if old.get("status") == status and (since := old.get("lastTransitionTime")):
-            made["lastTransitionTime"] = since
-        self.conditions[self.conditions.index(old)] = made
+            condition["lastTransitionTime"] = since
+        self.conditions[self.conditions.index(old)] = condition
 
 
 class Autoscalers:
@@ -121,14 +121,14 @@ class Autoscalers:
         self.counts = Counts()
         self.times: dict[str, dict[tuple[str, ...], Histogram]] = {RECONCILIATION_TIME: {}, COMPUTATION_TIME: {}}
 
-    def changed(self, change: Change[HorizontalPodAutoscaler], listers: Listers) -> Iterable[Key]:
+    def on_changed(self, change: Change[HorizontalPodAutoscaler], listers: Listers) -> Iterable[Key]:
         """Forget a deleted autoscaler."""
         old, new, key = change.old, change.new, change.object.metadata.key
         if new is None or (old is not None and old.metadata.uid != new.metadata.uid):
             self._memories.pop(key, None)
         return (key,)
 
-    def failed(self, key: Key, action: Action, reason: str) -> None:
+    def on_failed(self, key: Key, action: Action, reason: str) -> None:
         """Store the reason why the number of replicas could not be changed."""
         if isinstance(action, Patch) and action.subresource == "scale" and (memory := self._memories.get(key)):
             memory.refusal = reason
@@ -141,7 +141,7 @@ class Autoscalers:
         memory = self._memories.setdefault(key, _Memory(moment.now_s + SYNC_S))
         look = _Look(conditions.as_documents(scaler.status.conditions), moment.wall_s)
         if memory.asked is not None and memory.refusal:
-            return self._refused(scaler, memory, look, moment.now_s)
+            return self._refusal_result(scaler, memory, look, moment.now_s)
         self._note_scaled(memory, moment.now_s)
         if memory.due_s > moment.now_s:
             return Result(requeue_after_s=memory.due_s - moment.now_s)
@@ -164,11 +164,11 @@ class Autoscalers:
     @staticmethod
     def _note_scaled(memory: _Memory, now_s: float) -> None:
         if memory.asked is not None:
-            memory.history.scaled(memory.asked[0], memory.asked[1], now_s)
+            memory.history.record_scale(memory.asked[0], memory.asked[1], now_s)
             memory.asked = None
 
     @staticmethod
-    def _refused(scaler: HorizontalPodAutoscaler, memory: _Memory, look: _Look, now_s: float) -> Result:
+    def _refusal_result(scaler: HorizontalPodAutoscaler, memory: _Memory, look: _Look, now_s: float) -> Result:
         """Report that the number of replicas could not be changed."""
         assert memory.asked is not None
         (_, after, why), error = memory.asked, memory.refusal.partition(": ")[2]
@@ -201,17 +201,17 @@ class Autoscalers:
             wanted, why = spec.min_replicas, "Current number of replicas below Spec.MinReplicas"
         else:
             try:
-                proposed, metric = self._proposed(scaler, target, memory, look, listers, moment)
+                proposed, metric = self._proposal(scaler, target, memory, look, listers, moment)
             except MetricsError as error:
                 self._count(memory, moment, "none", "spec" if isinstance(error, _InvalidTarget) else "internal")
                 failed = event(scaler, "FailedComputeMetricsReplicas", str(error), warns=True)
                 status = _status(scaler, look, current, scaler.status.desired_replicas, is_scaled=False)
                 return [*look.events, *status, failed]
             why = f"{metric} above target" if proposed > current else "All metrics below target"
-            found = limited(scaler, memory.history, current, proposed, moment.now_s)
-            look.put(ABLE, "True", *found.able)
-            look.put(LIMITED, "True" if found.is_limited else "False", *found.limit)
-            wanted = found.replicas
+            limited_scale = limit_replicas(scaler, memory.history, current, proposed, moment.now_s)
+            look.put(ABLE, "True", *limited_scale.able)
+            look.put(LIMITED, "True" if limited_scale.is_limited else "False", *limited_scale.limit)
+            wanted = limited_scale.replicas
         actions: list[Action] = []
         done = _action(current, wanted)
         self._count(memory, moment, done, "internal" if look.failures else "none")
@@ -223,7 +223,7 @@ class Autoscalers:
             actions.append(event(scaler, "SuccessfulRescale", f"New size: {wanted}; reason: {why}"))
         return [*look.events, *actions, *_status(scaler, look, current, wanted, is_scaled=wanted != current)]
 
-    def _proposed(
+    def _proposal(
         self,
         scaler: HorizontalPodAutoscaler,
         target: Target,
@@ -251,7 +251,7 @@ class Autoscalers:
         look.metrics = []
         for metric in scaler.spec.metrics:
             try:
-                found, label, status = _asked_for(scaler, metric, target, pods, moment)
+                replicas, label, status = _asked_for(scaler, metric, target, pods, moment)
             except _InvalidMetric as error:
                 self._count(memory, moment, "none", "internal", metric.type)
                 look.failures += 1
@@ -260,9 +260,9 @@ class Autoscalers:
                 look.metrics.append({"type": ""})
                 continue
             look.metrics.append(status)
-            self._count(memory, moment, _action(scaler.status.current_replicas, found), "none", metric.type)
-            if best == 0 or found > best:
-                best, name = found, label
+            self._count(memory, moment, _action(scaler.status.current_replicas, replicas), "none", metric.type)
+            if best == 0 or replicas > best:
+                best, name = replicas, label
         count = len(scaler.spec.metrics)
         if len(invalid) >= count or (invalid and best < target.spec.replicas):
             reason, inner, whole = invalid[0]
@@ -317,11 +317,11 @@ def _target(scaler: HorizontalPodAutoscaler, moment: Moment) -> Target | Query |
     query = Query(view, Key(scaler.metadata.namespace, wanted.name))
     if query not in moment.live:
         return query
-    found = moment.live[query]
-    if found is None:
+    target = moment.live[query]
+    if target is None:
         return f'{missing} "{wanted.name}" not found'
-    assert isinstance(found, Deployment | ReplicaSet | StatefulSet)
-    return found
+    assert isinstance(target, Deployment | ReplicaSet | StatefulSet)
+    return target
 
 
 def _rescale(scaler: HorizontalPodAutoscaler, target: Target, replicas: int) -> Patch:
@@ -366,18 +366,18 @@ def _asked_for(
                 assert query is not None
                 assert goal.average_value is not None  # validated
                 samples = custom_samples(query, moment, name)
-                groups = grouped(pods, samples, "", moment.wall_s)
-                found = by_average(samples, groups, current, milli(goal.average_value), tolerance)
+                groups = group_pods(pods, samples, "", moment.wall_s)
+                proposal = by_average(samples, groups, current, milli(goal.average_value), tolerance)
                 label, is_average = f"pods metric {name}", True
             case "Object":
                 value = object_value(query, moment, source, namespace)
-                found = _of_value(value, source, target, pods, tolerance)
+                proposal = _of_value(value, source, target, pods, tolerance)
                 label = external if is_average else f"{source.described_object.kind} metric {name}"
             case _:
                 assert query is not None
                 where = f"{namespace}/{name}/{go_text(source.metric.selector)}"
                 value = external_value(query, moment, where)
-                found, label = _of_value(value, source, target, pods, tolerance), external
+                proposal, label = _of_value(value, source, target, pods, tolerance), external
     except MetricsError as error:
         raise _not_had(metric, source, str(error)) from None
     identifier: Document = {"name": name}
@@ -386,8 +386,8 @@ def _asked_for(
     status: Document = {"metric": identifier}
     if metric.type == "Object":
         status["describedObject"] = msgspec.to_builtins(source.described_object)
-    status["current"] = {"averageValue" if is_average else "value": decimal_quantity(found.average)}
-    return found.replicas, label, {"type": metric.type, metric.type.lower(): status}
+    status["current"] = {"averageValue" if is_average else "value": decimal_quantity(proposal.average)}
+    return proposal.replicas, label, {"type": metric.type, metric.type.lower(): status}
 
 
 def _of_value(value: int, source: MetricSource, target: Target, pods: Sequence[Pod], tolerance: Tolerance) -> Proposal:
@@ -419,23 +419,23 @@ def _by_resource(
     try:
         assert query is not None
         samples = resource_samples(query, moment, source)
-        found = _of_resource(samples, source, target, pods, moment.wall_s, _tolerance(scaler))
+        proposal = _of_resource(samples, source, target, pods, moment.wall_s, _tolerance(scaler))
     except MetricsError as error:
         inner = f"failed to get {source.name} {what}: {error}"
         what = f"{source.container} container" if is_container else f"{source.name} resource"
         reason = "FailedGetContainerResourceMetric" if is_container else "FailedGetResourceMetric"
         whole = f"failed to get {what} metric value: {inner}"
         raise _InvalidMetric(reason, inner, whole) from None
-    current: Document = {"averageValue": decimal_quantity(found.average)}
+    current: Document = {"averageValue": decimal_quantity(proposal.average)}
     label = f"{source.name} {'container ' if is_container else ''}resource"
-    if found.percent is not None:
-        current = {"averageUtilization": found.percent, **current}
+    if proposal.percent is not None:
+        current = {"averageUtilization": proposal.percent, **current}
         label += " utilization (percentage of request)"
     status: Document = {"name": source.name, "current": current}
     if is_container:
         status["container"] = source.container
     member = "containerResource" if is_container else "resource"
-    return found.replicas, label, {"type": metric.type, member: status}
+    return proposal.replicas, label, {"type": metric.type, member: status}
 
 
 def _of_resource(
@@ -449,10 +449,10 @@ def _of_resource(
     resource, wanted, current = source.name, source.target, target.spec.replicas
     if not pods:
         raise MetricsError("no pods returned by selector while calculating replica count")
-    groups = grouped(pods, samples, resource, wall_s)
+    groups = group_pods(pods, samples, resource, wall_s)
     if wanted.average_value is not None:
         return by_average(samples, groups, current, milli(wanted.average_value), tolerance)
-    requests = requested(pods, resource, source.container)
+    requests = requests_by_pod(pods, resource, source.container)
     return by_utilization(pods, samples, requests, groups, current, wanted.average_utilization or 0, tolerance)
 
 
@@ -524,7 +524,7 @@ METRICS: Final[Metrics[Autoscalers]] = Metrics(
 
 def _build(switches: Switches) -> Controller:
     memory = Autoscalers()
-    watches = (Watch(HorizontalPodAutoscaler, memory.changed),)
+    watches = (Watch(HorizontalPodAutoscaler, memory.on_changed),)
     name, view = "horizontal-pod-autoscaler", HorizontalPodAutoscaler
     return Controller(
         name,
@@ -532,7 +532,7 @@ def _build(switches: Switches) -> Controller:
         memory.reconcile,
         watches=watches,
         reads=(Pod,),
-        failed=memory.failed,
+        failed=memory.on_failed,
         workers=5,
         reporter="horizontal-pod-autoscaler",
         metrics=lambda: METRICS.of(memory),

@@ -49,7 +49,7 @@ class History:
     ups: list[Moved] = field(default_factory=list)
     downs: list[Moved] = field(default_factory=list)
 
-    def scaled(self, before: int, after: int, now_s: float) -> None:
+    def record_scale(self, before: int, after: int, now_s: float) -> None:
         """Record a change of the number of replicas."""
         moves = self.ups if after > before else self.downs
         moves.append(Moved(now_s, abs(after - before)))
@@ -65,7 +65,9 @@ class Limited(NamedTuple):
     is_limited: bool
 
 
-def limited(scaler: HorizontalPodAutoscaler, history: History, current: int, wanted: int, now_s: float) -> Limited:
+def limit_replicas(
+    scaler: HorizontalPodAutoscaler, history: History, current: int, wanted: int, now_s: float
+) -> Limited:
     """Return the number of replicas to set now, given the wanted number; record the recommendation."""
     spec = scaler.spec
     if spec.behavior is None:
@@ -73,11 +75,11 @@ def limited(scaler: HorizontalPodAutoscaler, history: History, current: int, wan
         recent = [each.number for each in history.recommended if each.at_s >= now_s - window_s]
         _remember(history, wanted, now_s, window_s)
         stable, reason = max([wanted, *recent]), DOWN_STABILIZED
-        found, limit = _within_rates(current, stable, spec.min_replicas, spec.max_replicas)
+        replicas, limit = _within_rates(current, stable, spec.min_replicas, spec.max_replicas)
     else:
-        stable, reason = _stabilized(spec.behavior, history, current, wanted, now_s)
-        found, limit = _within_behavior(scaler, spec.behavior, history, current, stable, now_s)
-    return Limited(found, READY if stable == wanted else reason, limit, found != stable)
+        stable, reason = _stabilize(spec.behavior, history, current, wanted, now_s)
+        replicas, limit = _within_behavior(scaler, spec.behavior, history, current, stable, now_s)
+    return Limited(replicas, READY if stable == wanted else reason, limit, replicas != stable)
 
 
 def _remember(history: History, wanted: int, now_s: float, window_s: float) -> None:
@@ -98,7 +100,7 @@ def _window_s(rules: HPAScalingRules | None, default_s: float) -> float:
     return default_s if seconds is None else float(seconds)
 
 
-def _stabilized(
+def _stabilize(
     behavior: HorizontalPodAutoscalerBehavior, history: History, current: int, wanted: int, now_s: float
 ) -> tuple[int, Said]:
     up_s = _window_s(behavior.scale_up, 0.0)

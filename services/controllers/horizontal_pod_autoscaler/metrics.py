@@ -79,9 +79,9 @@ def source_of(metric: MetricSpec) -> MetricSource:
         "Object": metric.object,
         "External": metric.external,
     }
-    found = sources[metric.type]
-    assert found is not None  # validated
-    return found
+    source = sources[metric.type]
+    assert source is not None  # validated
+    return source
 
 
 def resource_samples(query: Query, moment: Moment, source: MetricSource) -> dict[str, Sample]:
@@ -92,7 +92,7 @@ def resource_samples(query: Query, moment: Moment, source: MetricSource) -> dict
     listed = moment.listed[query]
     if not listed:
         raise MetricsError(f"{text}no metrics returned from resource metrics API")
-    found: dict[str, Sample] = {}
+    samples: dict[str, Sample] = {}
     for pod in listed:
         assert isinstance(pod, PodMetrics)
         containers = [each for each in pod.containers if source.container in ("", each.name)]
@@ -102,8 +102,8 @@ def resource_samples(query: Query, moment: Moment, source: MetricSource) -> dict
             raise MetricsError(f"{text}failed to get container metrics: {missing}")
         if containers and all(source.name in each.usage for each in containers):
             value = sum(milli(each.usage[source.name]) for each in containers)
-            found[pod.metadata.name] = Sample(value, seconds_of(pod.timestamp), seconds_in(pod.window))
-    return found
+            samples[pod.metadata.name] = Sample(value, seconds_of(pod.timestamp), seconds_in(pod.window))
+    return samples
 
 
 def custom_samples(query: Query, moment: Moment, metric: str) -> dict[str, Sample]:
@@ -142,8 +142,8 @@ def external_value(query: Query, moment: Moment, where: str) -> int:
 def _answer(query: Query, moment: Moment, view: type[V], api: str) -> V:
     if query in moment.refused:
         raise MetricsError(f"unable to fetch metrics from {api} metrics API: {moment.refused[query]}")
-    found = moment.live[query]
-    assert isinstance(found, view)
-    if not found.items:  # type: ignore[attr-defined]
+    metric_list = moment.live[query]
+    assert isinstance(metric_list, view)
+    if not metric_list.items:  # type: ignore[attr-defined]
         raise MetricsError(f"no metrics returned from {api} metrics API")
-    return found
+    return metric_list

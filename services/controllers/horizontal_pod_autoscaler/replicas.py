@@ -54,22 +54,22 @@ class Groups:
     ignored: set[str] = field(default_factory=set)
 
 
-def grouped(pods: Sequence[Pod], samples: Mapping[str, Sample], resource: str, wall_s: float) -> Groups:
+def group_pods(pods: Sequence[Pod], samples: Mapping[str, Sample], resource: str, wall_s: float) -> Groups:
     """Return the pods in groups: terminating or failed ones are ignored, pending ones unready."""
-    found = Groups()
+    groups = Groups()
     for pod in pods:
         name = pod.metadata.name
         if pod.metadata.deletion_timestamp is not None or pod.status.phase == "Failed":
-            found.ignored.add(name)
+            groups.ignored.add(name)
         elif pod.status.phase == "Pending":
-            found.unready.add(name)
+            groups.unready.add(name)
         elif (sample := samples.get(name)) is None:
-            found.missing.add(name)
+            groups.missing.add(name)
         elif resource == "cpu" and _is_starting(pod, sample, wall_s):
-            found.unready.add(name)
+            groups.unready.add(name)
         else:
-            found.ready += 1
-    return found
+            groups.ready += 1
+    return groups
 
 
 def _is_starting(pod: Pod, sample: Sample, wall_s: float) -> bool:
@@ -82,29 +82,29 @@ def _is_starting(pod: Pod, sample: Sample, wall_s: float) -> bool:
     return ready.status == "False" and started_s + INITIAL_READINESS_S > since_s
 
 
-def requested(pods: Sequence[Pod], resource: str, container: str) -> dict[str, int]:
+def requests_by_pod(pods: Sequence[Pod], resource: str, container: str) -> dict[str, int]:
     """Return the pods' requests, in thousandths by pod name; pod-level requests replace the containers' (KEP-2837).
 
     Raises: MetricsError naming the pod or container without a request.
     """
-    found: dict[str, int] = {}
+    requests: dict[str, int] = {}
     for pod in pods:
         level = pod.spec.resources.requests if pod.spec.resources is not None else {}
         sidecars = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
         counted = [each for each in (*pod.spec.containers, *sidecars) if container in ("", each.name)]
         texts = [each.resources.requests.get(resource) for each in counted]
         if level and not container:
-            said = [level[resource]] if resource in level else [text for text in texts if text is not None]
-            if not said:
+            quantities = [level[resource]] if resource in level else [text for text in texts if text is not None]
+            if not quantities:
                 raise MetricsError(f"missing pod-level request for {resource} in Pod {pod.metadata.name}")
-            found[pod.metadata.name] = sum(map(milli, said))
+            requests[pod.metadata.name] = sum(map(milli, quantities))
             continue
-        for each, text in zip(counted, texts, strict=True):
+        for counted_container, text in zip(counted, texts, strict=True):
             if text is None:
-                where = f"container {each.name} of Pod {pod.metadata.name}"
+                where = f"container {counted_container.name} of Pod {pod.metadata.name}"
                 raise MetricsError(f"missing request for {resource} in {where}")
-        found[pod.metadata.name] = sum(milli(text) for text in texts if text is not None)
-    return found
+        requests[pod.metadata.name] = sum(milli(text) for text in texts if text is not None)
+    return requests
 
 
 def by_utilization(
@@ -128,7 +128,7 @@ def by_utilization(
         return percent / target_percent, percent, total // len(counted)
 
     full = max(100, target_percent)
-    values = _counted(samples, groups)
+    values = _values_by_pod(samples, groups)
     ratio, percent, average = ratio_of(values)
     replicas = _replicas(
         values,
@@ -146,7 +146,7 @@ def by_average(
     samples: Mapping[str, Sample], groups: Groups, current: int, target: int, tolerance: Tolerance
 ) -> Proposal:
     """Return the replicas for an average-value target. Raises: MetricsError if there are no metrics."""
-    values = _counted(samples, groups)
+    values = _values_by_pod(samples, groups)
     average = sum(values.values()) // len(values)
 
     def ratio_of(rebuilt: Mapping[str, int]) -> float:
@@ -181,7 +181,7 @@ def by_value_per_pod(value: int, reported: int, target: int, tolerance: Toleranc
     return Proposal(min(math.ceil(value / target), REPLICAS_MAX), math.ceil(value / reported) if reported else value)
 
 
-def _counted(samples: Mapping[str, Sample], groups: Groups) -> dict[str, int]:
+def _values_by_pod(samples: Mapping[str, Sample], groups: Groups) -> dict[str, int]:
     left_out = groups.ignored | groups.unready
     values = {name: sample.value for name, sample in samples.items() if name not in left_out}
     if not values:

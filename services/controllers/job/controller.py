@@ -112,7 +112,7 @@ class Jobs:
                 keys[key] = None
                 self._track(key, pod, is_there=pod is new)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._left(old)
+            self._on_deleted(old)
         if new is not None:
             self._is_here(old if old is not None and old.metadata.uid == new.metadata.uid else None, new)
             if not keys and new.metadata.labels:
@@ -133,7 +133,7 @@ class Jobs:
         if not held:
             del self._tracked[key]
 
-    def _left(self, pod: Pod) -> None:
+    def _on_deleted(self, pod: Pod) -> None:
         if (key := owner_key(Job, pod.metadata)) is not None:
             self.expectations.deletion_observed(key, pod.metadata.uid)
             self._of(key).released.pop(pod.metadata.uid, None)
@@ -142,7 +142,7 @@ class Jobs:
         if (key := owner_key(Job, new.metadata)) is None:
             return
         if old is None and new.metadata.deletion_timestamp is None:
-            if self.expectations.awaited(key)[0]:
+            if self.expectations.pending_counts(key)[0]:
                 self._of(key).created.append(new.metadata.name)
             self.expectations.creation_observed(key)
         if new.metadata.deletion_timestamp is not None:
@@ -150,7 +150,7 @@ class Jobs:
         if not _is_tracked(new):
             self._of(key).released.pop(new.metadata.uid, None)
 
-    def failed(self, key: Key, action: Action, reason: str) -> None:
+    def on_failed(self, key: Key, action: Action, reason: str) -> None:
         """Undo the expectation of a failed call."""
         memory = self._of(key)
         match action:
@@ -186,12 +186,12 @@ class Jobs:
         if orphans and query not in moment.live:
             return Result(refresh=(query,))
         can_adopt = is_alive(moment.live.get(query), job)
-        found = claim(listers.of(Pod).owned_by(job.metadata.uid), orphans, job, selector, can_adopt=can_adopt)
+        claimed_pods = claim(listers.of(Pod).owned_by(job.metadata.uid), orphans, job, selector, can_adopt=can_adopt)
         memory.has_news = memory.has_batch = False
         memory.batch_due_s = None
         memory.released = {u: at_s for u, at_s in memory.released.items() if moment.now_s - at_s < STALE_MAX_S}
-        claims: list[Action] = [_tracked(patch) for patch in changes_of("pods", found, job)]
-        actions, again_s = self._decide(job, list(found.kept), memory, listers, moment)
+        claims: list[Action] = [_with_tracking(patch) for patch in changes_of("pods", claimed_pods, job)]
+        actions, again_s = self._decide(job, list(claimed_pods.kept), memory, listers, moment)
         foreign = self._release_foreign(key, job, listers, moment.now_s)
         if memory.released:
             again_s = earliest(again_s, STALE_MAX_S)
@@ -243,38 +243,38 @@ class Jobs:
         self, job: Job, pods: list[Pod], memory: _Memory, listers: Listers, moment: Moment
     ) -> tuple[list[Action | Batch], float | None]:
         wall_s = moment.wall_s
-        found = survey(job, pods, memory.released, counts_rejections=self._counts_rejections, wall_s=wall_s)
+        pod_survey = survey(job, pods, memory.released, counts_rejections=self._counts_rejections, wall_s=wall_s)
         if job.metadata.deletion_timestamp is not None:
             return list(self._release(pods, memory, moment.now_s)), None
-        self._note_failures(memory.backoff, found, wall_s)
-        outcome = decision.outcome_of(job, found, wall_s)
+        self._note_failures(memory.backoff, pod_survey, wall_s)
+        outcome = decision.outcome_of(job, pod_survey, wall_s)
         again_s = decision.deadline_in_s(job, wall_s) if outcome is None else None
         # What still runs of a job that is over keeps its finalizers, because its end counts.
-        managed = deletions(job, found.active) if outcome is not None else []
+        managed = deletions(job, pod_survey.active) if outcome is not None else []
         is_managed = outcome is None and self.expectations.are_satisfied(job.metadata.key, moment.now_s)
         if is_managed:
-            managed, later_s = self._manage(job, pods, found, memory, listers, moment)
+            managed, later_s = self._manage(job, pods, pod_survey, memory, listers, moment)
             again_s = earliest(again_s, later_s)
-            if decision.is_complete(job, found, len(found.active)):
+            if decision.is_complete(job, pod_survey, len(pod_survey.active)):
                 outcome = decision.COMPLETED
-        status = self._status(job, found, outcome, memory, moment, is_managed=is_managed)
-        return [*status, *self._release(found.releasable, memory, moment.now_s), *managed], again_s
+        status = self._status(job, pod_survey, outcome, memory, moment, is_managed=is_managed)
+        return [*status, *self._release(pod_survey.releasable, memory, moment.now_s), *managed], again_s
 
-    def _note_failures(self, backoff: _Backoff, found: Survey, wall_s: float) -> None:
+    def _note_failures(self, backoff: _Backoff, pod_survey: Survey, wall_s: float) -> None:
         """Count failures since the last success, each end once."""
-        news = [(ended_at_s(p, wall_s), m) for p, m in found.ended if p.metadata.uid not in backoff.seen]
+        news = [(ended_at_s(p, wall_s), m) for p, m in pod_survey.ended if p.metadata.uid not in backoff.seen]
         for at_s, meaning in sorted(news, key=lambda item: item[0]):
             if meaning is None:
                 backoff.failures = 0
             else:
                 backoff.failures, backoff.failed_at_s = backoff.failures + 1, at_s
-        backoff.seen = {pod.metadata.uid for pod, _ in found.ended}
+        backoff.seen = {pod.metadata.uid for pod, _ in pod_survey.ended}
 
     def _manage(
-        self, job: Job, pods: list[Pod], found: Survey, memory: _Memory, listers: Listers, moment: Moment
+        self, job: Job, pods: list[Pod], pod_survey: Survey, memory: _Memory, listers: Listers, moment: Moment
     ) -> tuple[list[Action | Batch], float | None]:
         key, wall_s = job.metadata.key, moment.wall_s
-        if victims := surplus(job, found, wall_s):
+        if victims := surplus(job, pod_survey, wall_s):
             self.expectations.expect(key, deletions=[p.metadata.uid for p in victims], now_s=moment.now_s)
             # Released first, they count neither way.
             return [*self._release(victims, memory, moment.now_s), *deletions(job, victims)], None
@@ -282,7 +282,7 @@ class Jobs:
         def wait_s(index: int, last: Pod) -> float:
             return ended_at_s(last, wall_s) + _delay_s(sum(index_failures(last)) + 1) - wall_s
 
-        wanted = missing(job, found, pods, wait_s)
+        wanted = missing(job, pod_survey, pods, wait_s)
         if not wanted.indexes:
             return [], wanted.again_s
         if job.spec.backoff_limit_per_index is None and memory.backoff.failures:
@@ -294,16 +294,23 @@ class Jobs:
             return [], None
         creates: list[Action] = []
         for index in wanted.indexes:
-            last = found.latest_failed.get(index) if index is not None else None
+            last = pod_survey.latest_failed.get(index) if index is not None else None
             meant = (last, meaning_of(last, job, counts_rejections=self._counts_rejections)) if last else None
             creates.append(Create("pods", pod_of(job, document, index, meant)))
         self.expectations.expect(key, creations=len(creates), now_s=moment.now_s)
         return [Batch(tuple(creates))], earliest(REJECTED_AGAIN_S, wanted.again_s)
 
     def _status(
-        self, job: Job, found: Survey, outcome: Outcome | None, memory: _Memory, moment: Moment, *, is_managed: bool
+        self,
+        job: Job,
+        pod_survey: Survey,
+        outcome: Outcome | None,
+        memory: _Memory,
+        moment: Moment,
+        *,
+        is_managed: bool,
     ) -> list[Action]:
-        wanted = decision.status_of(job, found, outcome, is_managed=is_managed, wall_s=moment.wall_s)
+        wanted = decision.status_of(job, pod_survey, outcome, is_managed=is_managed, wall_s=moment.wall_s)
         changed = decision.changes_of_status(job, wanted)
         if not changed:
             return []
@@ -335,7 +342,7 @@ def _is_tracked(pod: Pod) -> bool:
     return TRACKING_FINALIZER in pod.metadata.finalizers
 
 
-def _tracked(patch: Patch) -> Patch:
+def _with_tracking(patch: Patch) -> Patch:
     """Return an adoption that also tracks the pod; a released pod is no longer tracked."""
     assert isinstance(patch.patch, dict)
     references = patch.patch["metadata"]["ownerReferences"]
@@ -363,7 +370,7 @@ def _build(switches: Switches) -> Controller:
         Job,
         memory.reconcile,
         watches=watches,
-        failed=memory.failed,
+        failed=memory.on_failed,
         workers=5,
         metrics=lambda: METRICS.of(memory),
     )

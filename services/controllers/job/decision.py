@@ -28,35 +28,35 @@ class Outcome(NamedTuple):
     message: str
 
 
-def outcome_of(job: Job, found: Survey, wall_s: float) -> Outcome | None:
+def outcome_of(job: Job, pod_survey: Survey, wall_s: float) -> Outcome | None:
     """Return why the job is over, before its pods are managed; None if it continues."""
     for kind in (FAILING, SUCCEEDING):
         reported = find_condition(job.status.conditions, kind)
         if reported is not None and reported.status == "True":
             return Outcome(kind, reported.reason, reported.message)
-    if found.fails_job and job.spec.pod_failure_policy is not None:
-        return Outcome(FAILING, "PodFailurePolicy", found.fails_job)
-    failed = job.status.failed + found.failed
-    if failed > job.spec.backoff_limit or _has_restarted_too_often(job, found.active):
+    if pod_survey.fails_job and job.spec.pod_failure_policy is not None:
+        return Outcome(FAILING, "PodFailurePolicy", pod_survey.fails_job)
+    failed = job.status.failed + pod_survey.failed_count
+    if failed > job.spec.backoff_limit or _has_restarted_too_often(job, pod_survey.active):
         return Outcome(FAILING, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     if (left_s := deadline_in_s(job, wall_s)) is not None and left_s <= 0:
         return Outcome(FAILING, "DeadlineExceeded", "Job was active longer than specified deadline")
-    if (failing := _failed_by_indexes(job, found)) is not None:
+    if (failing := _failed_by_indexes(job, pod_survey)) is not None:
         return failing
-    if (rule := success_rule_met(job, found.completed)) is not None:
+    if (rule := success_rule_met(job, pod_survey.completed)) is not None:
         return Outcome(SUCCEEDING, "SuccessPolicy", f"Matched rules at index {rule}")
     return None
 
 
-def _failed_by_indexes(job: Job, found: Survey) -> Outcome | None:
+def _failed_by_indexes(job: Job, pod_survey: Survey) -> Outcome | None:
     if job.spec.backoff_limit_per_index is None:
         return None
     most = job.spec.max_failed_indexes
-    if most is not None and len(found.failed_indexes) > most:
+    if most is not None and len(pod_survey.failed_indexes) > most:
         message = "Job has exceeded the specified maximal number of failed indexes"
         return Outcome(FAILING, "MaxFailedIndexesExceeded", message)
-    done = len(found.failed_indexes | found.completed)
-    if found.failed_indexes and done >= (job.spec.completions or 0):
+    done = len(pod_survey.failed_indexes | pod_survey.completed)
+    if pod_survey.failed_indexes and done >= (job.spec.completions or 0):
         return Outcome(FAILING, "FailedIndexes", "Job has failed indexes")
     return None
 
@@ -82,7 +82,7 @@ def deadline_in_s(job: Job, wall_s: float) -> float | None:
 
 def succeeded_of(job: Job, found: Survey) -> int:
     """Return the number of successes, including those not counted yet."""
-    return len(found.completed) if job.spec.is_indexed else job.status.succeeded + found.succeeded
+    return len(found.completed) if job.spec.is_indexed else job.status.succeeded + found.succeeded_count
 
 
 def is_complete(job: Job, found: Survey, active: int) -> bool:
@@ -95,32 +95,32 @@ def is_complete(job: Job, found: Survey, active: int) -> bool:
 COMPLETED = Outcome(SUCCEEDING, "CompletionsReached", "Reached expected number of succeeded pods")
 
 
-def status_of(job: Job, found: Survey, outcome: Outcome | None, *, is_managed: bool, wall_s: float) -> Document:
+def status_of(job: Job, pod_survey: Survey, outcome: Outcome | None, *, is_managed: bool, wall_s: float) -> Document:
     """Return the complete new status.
 
     `is_managed`: whether the job's pods were managed in this reconcile, so that a suspension is carried out.
     """
     now = format_time(wall_s)
-    uncounted, moved = _uncounted(found)
+    uncounted, moved = _uncounted_pods(pod_survey)
     status: Document = {
-        "active": len(found.active),
-        "ready": found.ready,
-        "terminating": found.terminating,
+        "active": len(pod_survey.active),
+        "ready": pod_survey.ready,
+        "terminating": pod_survey.terminating,
         "failed": job.status.failed + moved["failed"],
         "uncountedTerminatedPods": uncounted,
         "startTime": job.status.start_time or (None if job.spec.suspend else now),
     }
     if job.spec.is_indexed:
-        status["succeeded"] = len(found.completed)
-        status["completedIndexes"] = format_indexes(found.completed)
+        status["succeeded"] = len(pod_survey.completed)
+        status["completedIndexes"] = format_indexes(pod_survey.completed)
         if job.spec.backoff_limit_per_index is not None:
-            status["failedIndexes"] = format_indexes(found.failed_indexes - found.completed)
+            status["failedIndexes"] = format_indexes(pod_survey.failed_indexes - pod_survey.completed)
     else:
         status["succeeded"] = job.status.succeeded + moved["succeeded"]
     listed = conditions.as_documents(job.status.conditions)
     if outcome is not None:
         _put(listed, outcome.type, "True", outcome.reason, outcome.message, wall_s)
-        if _is_settled(job, found, outcome, uncounted):
+        if _is_settled(job, pod_survey, outcome, uncounted):
             final = _FINAL[outcome.type]
             _put(listed, final, "True", outcome.reason, outcome.message, wall_s)
             if final == "Complete":
@@ -138,17 +138,17 @@ def _put(listed: list[Document], kind: str, status: str, reason: str, message: s
         made["lastProbeTime"] = format_time(wall_s)
 
 
-def _uncounted(found: Survey) -> tuple[Document, dict[str, int]]:
+def _uncounted_pods(pod_survey: Survey) -> tuple[Document, dict[str, int]]:
     """Return the stored list as it becomes, and how many move from it into the counters."""
-    news = {"succeeded": found.new_succeeded, "failed": found.new_failed}
+    news = {"succeeded": pod_survey.new_succeeded, "failed": pod_survey.new_failed}
     listed: Document = {}
-    free = UNCOUNTED_MAX - sum(map(len, found.uncounted.values()))
+    free = UNCOUNTED_MAX - sum(map(len, pod_survey.uncounted.values()))
     for kind, pods in news.items():
         taken = [pod.metadata.uid for pod in pods[: max(0, free)]]
         free -= len(taken)
-        if uids := [*found.uncounted[kind], *taken]:
+        if uids := [*pod_survey.uncounted[kind], *taken]:
             listed[kind] = uids
-    return listed, {kind: len(uids) for kind, uids in found.counted.items()}
+    return listed, {kind: len(uids) for kind, uids in pod_survey.counted.items()}
 
 
 def _is_settled(job: Job, found: Survey, outcome: Outcome, uncounted: Document) -> bool:

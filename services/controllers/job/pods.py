@@ -17,30 +17,30 @@ from services.reconcile.writes import controller_reference
 BURST = 500
 
 
-def wanted_active(job: Job, found: Survey) -> int:
+def wanted_active(job: Job, pod_survey: Survey) -> int:
     """Return the number of pods that should be active now."""
     if job.spec.suspend:
         return 0
-    succeeded, completions = succeeded_of(job, found), job.spec.completions
+    succeeded, completions = succeeded_of(job, pod_survey), job.spec.completions
     if completions is None:
-        return len(found.active) if succeeded > 0 else job.spec.parallelism
-    left = completions - succeeded - len(found.failed_indexes - found.completed)
+        return len(pod_survey.active) if succeeded > 0 else job.spec.parallelism
+    left = completions - succeeded - len(pod_survey.failed_indexes - pod_survey.completed)
     return max(0, min(job.spec.parallelism, left))
 
 
-def surplus(job: Job, found: Survey, wall_s: float) -> list[Pod]:
+def surplus(job: Job, pod_survey: Survey, wall_s: float) -> list[Pod]:
     """Return the active pods to delete: those without an index or with a duplicate one, then the least advanced."""
     chosen: dict[str, Pod] = {}
     if job.spec.is_indexed and not job.spec.suspend:
         seen: set[int] = set()
-        for pod in in_deletion_order(found.active, {}, wall_s)[::-1]:
+        for pod in in_deletion_order(pod_survey.active, {}, wall_s)[::-1]:
             index = index_of(pod, job)
-            if index is None or index in seen or index in found.completed:
+            if index is None or index in seen or index in pod_survey.completed:
                 chosen[pod.metadata.uid] = pod
             else:
                 seen.add(index)
-    for pod in in_deletion_order(found.active, {}, wall_s):
-        if len(found.active) - len(chosen) <= wanted_active(job, found):
+    for pod in in_deletion_order(pod_survey.active, {}, wall_s):
+        if len(pod_survey.active) - len(chosen) <= wanted_active(job, pod_survey):
             break
         chosen.setdefault(pod.metadata.uid, pod)
     return list(chosen.values())[:BURST]
@@ -54,13 +54,13 @@ class Missing:
     again_s: float | None = None
 
 
-def missing(job: Job, found: Survey, pods: list[Pod], wait_s: Callable[[int, Pod], float]) -> Missing:
+def missing(job: Job, pod_survey: Survey, pods: list[Pod], wait_s: Callable[[int, Pod], float]) -> Missing:
     """Return the pods to create. `wait_s(index, last failed pod)`: the back-off of an index with a limit of its own."""
-    terminating = found.terminating if job.spec.replaces_failed_only else 0
-    count = min(wanted_active(job, found) - len(found.active) - terminating, BURST)
+    terminating = pod_survey.terminating if job.spec.replaces_failed_only else 0
+    count = min(wanted_active(job, pod_survey) - len(pod_survey.active) - terminating, BURST)
     if count <= 0 or not job.spec.is_indexed:
         return Missing([None] * count)
-    taken = set(found.completed | found.failed_indexes)
+    taken = set(pod_survey.completed | pod_survey.failed_indexes)
     for pod in pods:
         is_terminating = pod.metadata.deletion_timestamp is not None and not pod.is_terminal
         if pod.is_active or (is_terminating and job.spec.replaces_failed_only):
@@ -71,7 +71,7 @@ def missing(job: Job, found: Survey, pods: list[Pod], wait_s: Callable[[int, Pod
             break
         if index in taken:
             continue
-        last = found.latest_failed.get(index)
+        last = pod_survey.latest_failed.get(index)
         if last is not None and (left_s := wait_s(index, last)) > 0:
             result.again_s = earliest(result.again_s, left_s)
             continue
@@ -90,7 +90,7 @@ def pod_of(job: Job, document: Document, index: int | None, last: tuple[Pod, Mea
     spec = template.get("spec", {})
     if index is not None:
         labels[COMPLETION_INDEX] = annotations[COMPLETION_INDEX] = str(index)
-        spec = _indexed(spec, name, index)
+        spec = _spec_for_index(spec, name, index)
         if job.spec.backoff_limit_per_index is not None:
             counted, ignored = 0, 0
             if last is not None:
@@ -110,7 +110,7 @@ def pod_of(job: Job, document: Document, index: int | None, last: tuple[Pod, Mea
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _indexed(template: Document, name: str, index: int) -> Document:
+def _spec_for_index(template: Document, name: str, index: int) -> Document:
     """Return the spec with a hostname of the index, and containers that can read it."""
     spec = copy.deepcopy(template)
     spec.setdefault("hostname", f"{name}-{index}")

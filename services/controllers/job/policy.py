@@ -43,7 +43,7 @@ def meaning_of(pod: Pod, job: Job, *, counts_rejections: bool = True) -> Meaning
     if policy is None or pod.status.phase != "Failed":
         return COUNTED
     for number, rule in enumerate(policy.rules):
-        if not (found := _match(rule, pod)):
+        if not (match_text := _match(rule, pod)):
             continue
         match rule.action:
             case "Ignore":
@@ -51,7 +51,7 @@ def meaning_of(pod: Pod, job: Job, *, counts_rejections: bool = True) -> Meaning
             case "FailIndex":
                 return Meaning(fails_index=True)
             case "FailJob":
-                return Meaning(fails_job=f"{found} matching FailJob rule at index {number}")
+                return Meaning(fails_job=f"{match_text} matching FailJob rule at index {number}")
             case "Count":
                 return COUNTED
     return COUNTED

@@ -45,12 +45,12 @@ class Survey:
     fails_job: str = ""
 
     @property
-    def succeeded(self) -> int:
+    def succeeded_count(self) -> int:
         """Successes of a job without indexes that are not in its counter yet."""
         return len(self.uncounted["succeeded"]) + len(self.counted["succeeded"]) + len(self.new_succeeded)
 
     @property
-    def failed(self) -> int:
+    def failed_count(self) -> int:
         """Failures that are not in the job's counter yet."""
         return len(self.uncounted["failed"]) + len(self.counted["failed"]) + len(self.new_failed)
 
@@ -59,66 +59,66 @@ def survey(job: Job, pods: Iterable[Pod], released: Iterable[str], *, counts_rej
     """Return the job's pods grouped by state. `released`: uids whose finalizer removal was sent but may not be seen
     yet.
     """
-    gone, found = frozenset(released), Survey()
+    gone, pod_survey = frozenset(released), Survey()
     pods = list(pods)
     held = {p.metadata.uid: p for p in pods if TRACKING_FINALIZER in p.metadata.finalizers}
     tracked = [pod for uid, pod in held.items() if uid not in gone]
-    found.is_held = bool(held)
+    pod_survey.is_held = bool(held)
     stored = job.status.uncounted_terminated_pods
     for kind in ("succeeded", "failed"):
         for uid in getattr(stored, kind) if stored is not None else ():
-            (found.uncounted if uid in held else found.counted)[kind].append(uid)
+            (pod_survey.uncounted if uid in held else pod_survey.counted)[kind].append(uid)
     for pod in pods:
         if pod.is_active:
-            found.active.append(pod)
-            found.ready += is_ready(pod)
+            pod_survey.active.append(pod)
+            pod_survey.ready += is_ready(pod)
         elif not pod.is_terminal:
-            found.terminating += 1
+            pod_survey.terminating += 1
     completed = _stored_indexes(job.status.completed_indexes, job)
-    found.completed = completed
-    known = {uid for uids in found.uncounted.values() for uid in uids}
+    pod_survey.completed = completed
+    known = {uid for uids in pod_survey.uncounted.values() for uid in uids}
     failed = [pod for pod in tracked if has_failed(pod, job)]
     meanings = {pod.metadata.uid: policy.meaning_of(pod, job, counts_rejections=counts_rejections) for pod in failed}
-    delayed = _judge_indexes(job, [(pod, meanings[pod.metadata.uid]) for pod in failed], pods, found, wall_s)
+    delayed = _judge_indexes(job, [(pod, meanings[pod.metadata.uid]) for pod in failed], pods, pod_survey, wall_s)
     for pod in tracked:
         if pod.metadata.uid in known:
-            found.releasable.append(pod)
+            pod_survey.releasable.append(pod)
         elif pod.status.phase == "Succeeded":
-            _succeeded(job, pod, completed, found)
+            _record_success(job, pod, completed, pod_survey)
         elif (meaning := meanings.get(pod.metadata.uid)) is not None:
-            found.ended.append((pod, meaning))
-            found.fails_job = found.fails_job or meaning.fails_job
+            pod_survey.ended.append((pod, meaning))
+            pod_survey.fails_job = pod_survey.fails_job or meaning.fails_job
             counts = meaning.is_counted and (not job.spec.is_indexed or index_of(pod, job) is not None)
             if pod.metadata.uid not in delayed:
-                (found.new_failed if counts else found.releasable).append(pod)
-    return found
+                (pod_survey.new_failed if counts else pod_survey.releasable).append(pod)
+    return pod_survey
 
 
-def _succeeded(job: Job, pod: Pod, completed: frozenset[int], found: Survey) -> None:
-    found.ended.append((pod, None))
+def _record_success(job: Job, pod: Pod, completed: frozenset[int], pod_survey: Survey) -> None:
+    pod_survey.ended.append((pod, None))
     if not job.spec.is_indexed:
-        found.new_succeeded.append(pod)
+        pod_survey.new_succeeded.append(pod)
     elif (index := index_of(pod, job)) is None or index in completed:
-        found.releasable.append(pod)
+        pod_survey.releasable.append(pod)
     else:
-        found.completed |= {index}
+        pod_survey.completed |= {index}
 
 
 def _judge_indexes(
-    job: Job, failures: list[tuple[Pod, Meaning]], pods: list[Pod], found: Survey, wall_s: float
+    job: Job, failures: list[tuple[Pod, Meaning]], pods: list[Pod], pod_survey: Survey, wall_s: float
 ) -> set[str]:
     """Note which indexes failed; return uids of failed pods that still record how often (KEP-3850)."""
     if job.spec.backoff_limit_per_index is None:
         return set()
-    found.failed_indexes = _stored_indexes(job.status.failed_indexes or "", job)
+    pod_survey.failed_indexes = _stored_indexes(job.status.failed_indexes or "", job)
     for pod, meaning in failures:
         if (index := index_of(pod, job)) is None:
             continue
         if policy.fails_index(pod, job, meaning):
-            found.failed_indexes |= {index}
-        earlier = found.latest_failed.get(index)
+            pod_survey.failed_indexes |= {index}
+        earlier = pod_survey.latest_failed.get(index)
         if earlier is None or _age(pod, wall_s) > _age(earlier, wall_s):
-            found.latest_failed[index] = pod
+            pod_survey.latest_failed[index] = pod
     if any(c.type in ("FailureTarget", "SuccessCriteriaMet") and c.status == "True" for c in job.status.conditions):
         return set()  # no index gets another pod
     followed = {
@@ -128,8 +128,8 @@ def _judge_indexes(
     }
     return {
         pod.metadata.uid
-        for index, pod in found.latest_failed.items()
-        if index not in found.completed | found.failed_indexes
+        for index, pod in pod_survey.latest_failed.items()
+        if index not in pod_survey.completed | pod_survey.failed_indexes
         and not any(i == index and n > sum(index_failures(pod)) for i, n in followed)
     }
 

@@ -50,7 +50,7 @@ class Namespaces:
     def __init__(self) -> None:
         self._failures: dict[Key, list[str]] = {}
 
-    def failed(self, key: Key, action: Action, reason: str) -> None:
+    def on_failed(self, key: Key, action: Action, reason: str) -> None:
         """Keep the first reasons for the condition."""
         if isinstance(action, Delete) and len(self._failures.setdefault(key, [])) < 3:
             self._failures[key].append(f"{action.resource}/{action.key.name}: {refusal_message(reason)}")
@@ -70,9 +70,9 @@ class Namespaces:
         if any(query not in moment.listed for query in queries):
             return Result(refresh=tuple(queries))
         content: Content = {
-            query.resource: found
+            query.resource: objects
             for query in queries
-            if (found := [o for o in moment.listed[query] if isinstance(o, AnyObject)])
+            if (objects := [o for o in moment.listed[query] if isinstance(o, AnyObject)])
         }
         document = listers.of(Namespace).document(key)
         if document is None:
@@ -102,20 +102,20 @@ class Namespaces:
 def _true_conditions(content: Content, failures: list[str]) -> dict[str, tuple[str, str]]:
     """Return reason and message of each condition that is True."""
     remaining = ", ".join(f"{name} has {len(objects)} resource instances" for name, objects in content.items())
-    found = {"NamespaceContentRemaining": ("SomeResourcesRemain", f"Some resources are remaining: {remaining}")}
+    by_type = {"NamespaceContentRemaining": ("SomeResourcesRemain", f"Some resources are remaining: {remaining}")}
     if failures:
         listed = ", ".join(sorted(failures))
         message = f"Failed to delete all resource types, {len(failures)} remaining: {listed}"
-        found["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", message)
+        by_type["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", message)
     counts: dict[str, int] = {}
-    for each in (each for objects in content.values() for each in objects):
-        for finalizer in each.metadata.finalizers:
+    for leftover in (each for objects in content.values() for each in objects):
+        for finalizer in leftover.metadata.finalizers:
             counts[finalizer] = counts.get(finalizer, 0) + 1
     if counts:
         waiting = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(counts.items()))
         message = f"Some content in the namespace has finalizers remaining: {waiting}"
-        found["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", message)
-    return found
+        by_type["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", message)
+    return by_type
 
 
 def _deletions(content: Content) -> list[Action]:
@@ -148,7 +148,7 @@ def _finalize(key: Key, document: Document) -> Update:
 
 def _build(switches: Switches) -> Controller:
     memory = Namespaces()
-    return Controller("namespace", Namespace, memory.reconcile, failed=memory.failed, workers=10)
+    return Controller("namespace", Namespace, memory.reconcile, failed=memory.on_failed, workers=10)
 
 
 CONTROLLER = Registration("namespace", _build, start_order=12)

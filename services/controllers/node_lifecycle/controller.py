@@ -150,12 +150,12 @@ class NodeLifecycle:
         grace_s = max(STARTUP_GRACE_S, self._grace_s) if ready is None else self._grace_s
         if now_s - self._health[node.metadata.name].seen_s <= grace_s:
             return False
-        return any(c is None or c.status != "Unknown" for c in _reported(node))
+        return any(c is None or c.status != "Unknown" for c in _reported_conditions(node))
 
     def _still_silent(self, silent: list[Node], moment: Moment) -> list[Node]:
         """Return those whose live Lease, or live status, shows nothing new either."""
         leases = {lease.metadata.name: lease for lease in moment.listed.get(_LEASES, ()) if isinstance(lease, Lease)}
-        found: list[Node] = []
+        nodes: list[Node] = []
         for node in silent:
             health = self._health[node.metadata.name]
             renewed, beat = _signs(leases.get(node.metadata.name), moment.live.get(Query(Node, node.metadata.key)))
@@ -164,8 +164,8 @@ class NodeLifecycle:
             elif beat is not None and beat != health.heartbeat:
                 health.seen_s, health.heartbeat = moment.now_s, beat
             else:
-                found.append(node)
-        return found
+                nodes.append(node)
+        return nodes
 
     def _start_over(self, now_s: float) -> None:
         for health in self._health.values():
@@ -186,9 +186,9 @@ class NodeLifecycle:
             if ready:
                 health.owes_pods = False
             if health.owes_pods:
-                found = list(self._not_ready_pods(node, listers, wall_s))
-                health.owes_pods = bool(found)  # they are looked at once more in the next round
-                actions += found
+                updates = list(self._not_ready_pods(node, listers, wall_s))
+                health.owes_pods = bool(updates)  # they are looked at once more in the next round
+                actions += updates
         return actions
 
     def _not_ready_pods(self, node: Node, listers: Listers, wall_s: float) -> Iterable[Action]:
@@ -244,7 +244,7 @@ def _zone(node: Node) -> str:
     return f"{labels.get(REGION, '')}/{labels.get(ZONE, '')}"
 
 
-def _reported(node: Node) -> list[Condition | None]:
+def _reported_conditions(node: Node) -> list[Condition | None]:
     """Return the conditions a kubelet reports; None for one that is missing."""
     return [find_condition(node.status.conditions, kind) for kind in _REPORTED]
 
@@ -252,25 +252,25 @@ def _reported(node: Node) -> list[Condition | None]:
 def _declared_unknown(node: Node, wall_s: float) -> Patch:
     """Return the write that sets what the kubelet reports to Unknown."""
     unknown: list[Document] = []
-    for kind, old in zip(_REPORTED, _reported(node), strict=True):
+    for kind, old in zip(_REPORTED, _reported_conditions(node), strict=True):
         if old is None:
-            said = "NodeStatusNeverUpdated", "Kubelet never posted node status."
-            unknown.append(conditions.new(kind, "Unknown", *said, wall_s))
+            reason_and_message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
+            unknown.append(conditions.new(kind, "Unknown", *reason_and_message, wall_s))
             beat, since = node.metadata.creation_timestamp, unknown[-1].pop("lastTransitionTime")
             unknown[-1] |= {"lastHeartbeatTime": beat, "lastTransitionTime": since}
         elif old.status != "Unknown":
-            said = "NodeStatusUnknown", "Kubelet stopped posting node status."
-            unknown.append(conditions.new(kind, "Unknown", *said, wall_s))
+            reason_and_message = "NodeStatusUnknown", "Kubelet stopped posting node status."
+            unknown.append(conditions.new(kind, "Unknown", *reason_and_message, wall_s))
     # On the version seen: a kubelet that has just reported is not silent.
     return writes.conditions("nodes", node, *unknown, on_version=True)
 
 
 def _wanted_no_schedule(node: Node) -> tuple[str, ...]:
     """Return the keys of the NoSchedule taints that the node's conditions and spec ask for, sorted."""
-    said = node.status.conditions
-    wanted = [taint for kind, taint in _PRESSURES.items() if condition_status(said, kind) == "True"]
+    node_conditions = node.status.conditions
+    wanted = [taint for kind, taint in _PRESSURES.items() if condition_status(node_conditions, kind) == "True"]
     if not node.is_ready:
-        wanted.append(UNREACHABLE if condition_status(said, "Ready") == "Unknown" else NOT_READY)
+        wanted.append(UNREACHABLE if condition_status(node_conditions, "Ready") == "Unknown" else NOT_READY)
     if node.spec.unschedulable:
         wanted.append(UNSCHEDULABLE)
     return tuple(sorted(wanted))

@@ -100,10 +100,10 @@ class Zones:
 
     def due(self, now_s: float) -> list[str]:
         """Return the nodes to taint now, oldest first, and remove them from the queue."""
-        found: list[str] = []
+        nodes: list[str] = []
         for zone, queue in self._queues.items():
             while queue and self._buckets[zone].try_take(now_s):
                 node = next(iter(queue))
                 del queue[node]
-                found.append(node)
-        return found
+                nodes.append(node)
+        return nodes

@@ -100,12 +100,12 @@ class VolumeBinder:
         """Find a volume, wait for the first consumer, or have a volume made."""
         storage_class = listers.of(StorageClass).get(Key("", claim.storage_class)) if claim.storage_class else None
         waits = storage_class is not None and storage_class.is_waiting
-        found = candidates(claim, listers.of(PersistentVolume).all())
+        volumes = candidates(claim, listers.of(PersistentVolume).all())
         if waits:
             # Among existing volumes the scheduler chooses, because it knows which node must reach it.
-            found = [volume for volume in found if is_reserved_for(volume, claim)]
-        if found:
-            return _bind(found[0], claim)
+            volumes = [volume for volume in volumes if is_reserved_for(volume, claim)]
+        if volumes:
+            return _bind(volumes[0], claim)
         if storage_class is None:
             if claim.storage_class:
                 message = f'storageclass.storage.k8s.io "{claim.storage_class}" not found'

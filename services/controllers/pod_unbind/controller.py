@@ -52,7 +52,7 @@ class PodUnbind:
         if pod.status.binding_generation == 0 and not self._takes_preset:
             return "Exempt"
         times = [entry.time for entry in pod.status.unbind_history]
-        counted = self._unbinding.counted(pod.status.unbind_count, times, wall_s)
+        counted = self._unbinding.count_attempts(pod.status.unbind_count, times, wall_s)
         return "LimitReached" if counted >= self._max_attempts else ""
 
 

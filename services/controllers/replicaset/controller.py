@@ -15,7 +15,7 @@ from services.reconcile.controller import Controller, Registration, Watch
 def _build(switches: Switches) -> Controller:
     memory = ReplicaSets(switches)
     watches = (Watch(Pod, memory.pod_changed),)
-    failed = memory.pods.failed
+    failed = memory.pods.on_failed
     controller = Controller("replicaset", ReplicaSet, memory.reconcile, watches=watches, failed=failed, workers=5)
     settled, is_empty = memory.pods.expectations.are_satisfied, is_scaled_to_zero(switches)
     return releasing(controller, switches, Releases(ReplicaSet, is_empty, settled))

@@ -19,7 +19,7 @@ def _build(switches: Switches) -> Controller:
         ReplicationController,
         memory.reconcile,
         watches=watches,
-        failed=memory.pods.failed,
+        failed=memory.pods.on_failed,
         workers=5,
         reporter="replication-controller",
     )

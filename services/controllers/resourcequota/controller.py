@@ -123,10 +123,10 @@ def _queries(quota: ResourceQuota, is_backed: bool, kinds: Kinds) -> dict[str, Q
     if is_backed and _has_extended(quota):
         names |= dict.fromkeys((quotas.PODS, quotas.DEVICE_CLAIMS))
     counted = [each for each in map(kinds.get, names) if each is not None and each.namespaced]
-    found = {each.name: Query(_view(each), Key(quota.metadata.namespace, ""), each.name) for each in counted}
+    queries = {each.name: Query(_view(each), Key(quota.metadata.namespace, ""), each.name) for each in counted}
     if is_backed and _has_extended(quota):
-        found[CLASSES] = Query(DeviceClass, Key("", ""), CLASSES)
-    return found
+        queries[CLASSES] = Query(DeviceClass, Key("", ""), CLASSES)
+    return queries
 
 
 def _has_extended(quota: ResourceQuota) -> bool:

@@ -38,16 +38,16 @@ def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
     if namespace is None or namespace.metadata.deletion_timestamp is not None or source is None:
         return NOTHING
     at = Key(key.name, NAME)
-    data, found = {ENTRY: source.data.get("client-ca-file", "")}, listers.of(ConfigMap).get(at)
-    if found is None:
+    data, config_map = {ENTRY: source.data.get("client-ca-file", "")}, listers.of(ConfigMap).get(at)
+    if config_map is None:
         metadata = {"name": NAME, "namespace": key.name, "annotations": {DESCRIPTION: TEXT}}
         document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         return Result((Create("configmaps", document),))
-    if found.data == data and found.metadata.annotations.get(DESCRIPTION) == TEXT:
+    if config_map.data == data and config_map.metadata.annotations.get(DESCRIPTION) == TEXT:
         return NOTHING
-    removed = dict.fromkeys(name for name in found.data if name not in data)
+    removed = dict.fromkeys(name for name in config_map.data if name not in data)
     patch = {"metadata": {"annotations": {DESCRIPTION: TEXT}}, "data": {**removed, **data}}
-    return Result((Patch("configmaps", at, patch, uid=found.metadata.uid),))
+    return Result((Patch("configmaps", at, patch, uid=config_map.metadata.uid),))
 
 
 CONTROLLER = Registration(

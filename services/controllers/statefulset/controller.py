@@ -50,17 +50,17 @@ class StatefulSets:
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Return the sets that own the pod, would adopt it, or wait for its name."""
         self._pod_orphans.note(change.old, change.new)
-        found: dict[Key, None] = {}
+        keys: dict[Key, None] = {}
         for pod in (change.old, change.new):
             if pod is None:
                 continue
             if (key := owner_key(StatefulSet, pod.metadata)) is not None:
-                found[key] = None
+                keys[key] = None
             elif pod.metadata.controller is None or change.new is None:
                 parent = parent_of(pod.metadata.name)
                 if parent is not None and listers.of(StatefulSet).get(Key(pod.metadata.namespace, parent[0])):
-                    found[Key(pod.metadata.namespace, parent[0])] = None
-        return list(found)
+                    keys[Key(pod.metadata.namespace, parent[0])] = None
+        return list(keys)
 
     def revision_changed(self, change: Change[ControllerRevision], listers: Listers) -> list[Key]:
         """Return the set a revision belongs to."""
@@ -73,14 +73,14 @@ class StatefulSets:
         """Return the set whose pod may have waited for the deletion of a claim."""
         if change.new is not None or (parent := parent_of(change.object.metadata.name)) is None:
             return []
-        found: list[Key] = []
+        keys: list[Key] = []
         for stateful_set in listers.of(StatefulSet).all(change.object.metadata.namespace):
             name = stateful_set.metadata.name
             if any(f"{t.metadata.name}-{name}" == parent[0] for t in stateful_set.spec.volume_claim_templates):
-                found.append(stateful_set.metadata.key)
-        return found
+                keys.append(stateful_set.metadata.key)
+        return keys
 
-    def failed(self, key: Key, action: Action, reason: str) -> None:
+    def on_failed(self, key: Key, action: Action, reason: str) -> None:
         """Keep the first refusal, for an Event of the next reconcile."""
         if key in self._refusals or reason.startswith(("not performed", "AlreadyExists")):
             return
@@ -122,24 +122,24 @@ class StatefulSets:
             *changes_of("pods", pods, stateful_set),
             *changes_of(revisions.RESOURCE, held, stateful_set),
         ]
-        found = revisions.find(stateful_set, document, held.kept, listers.of(ControllerRevision))
+        lookup = revisions.find(stateful_set, document, held.kept, listers.of(ControllerRevision))
         is_ending = stateful_set.metadata.deletion_timestamp is not None
-        if found.write is not None:
+        if lookup.write is not None:
             if is_ending:
                 return Result(tuple(actions))
-            actions.append(found.write)
+            actions.append(lookup.write)
         name = stateful_set.status.current_revision
-        current = next((each for each in held.kept if each.metadata.name == name), found.revision)
-        known = SetState(stateful_set, document, members(stateful_set, pods.kept), current, found.revision)
-        actions += _reported(known, found.collision_count, moment.wall_s)
+        current = next((each for each in held.kept if each.metadata.name == name), lookup.revision)
+        known = SetState(stateful_set, document, members(stateful_set, pods.kept), current, lookup.revision)
+        actions += _status_actions(known, lookup.collision_count, moment.wall_s)
         if is_ending:
             return Result(tuple(actions))
-        desired = self._desired(known)
+        desired = self._desired_state(known)
         missing = (ordinal for ordinal in desired.ordinals if ordinal not in known.pods)
         blocked = [ordinal for ordinal in missing if is_blocked(stateful_set, ordinal, listers)]
         steps = steps_of(desired, known.pods, blocked, moment.wall_s)
         actions += changes_of_steps(known, desired, steps, listers)
-        live = {current.metadata.name, found.revision.metadata.name, *map(revision_of, known.pods.values())}
+        live = {current.metadata.name, lookup.revision.metadata.name, *map(revision_of, known.pods.values())}
         actions += revisions.surplus(held.kept, live, stateful_set.spec.revision_history_limit)
         return Result(tuple(actions), steps.again_s)
 
@@ -154,15 +154,15 @@ class StatefulSets:
         history = self._revision_orphans.adoptable(listers.of(ControllerRevision), namespace, selector)
         return [p for p in pods if ordinal_of(stateful_set, p.metadata.name) is not None], history
 
-    def _desired(self, known: SetState) -> Desired:
+    def _desired_state(self, known: SetState) -> Desired:
         spec, status = known.stateful_set.spec, known.stateful_set.status
         rolling = spec.update_strategy.rolling_update
         is_rolling = spec.update_strategy.type == ROLLING
         partition = rolling.partition if rolling is not None else 0
         most: int | None = None
         if self._may_replace_many and rolling is not None:
-            said = 1 if rolling.max_unavailable is None else rolling.max_unavailable
-            most = max(1, resolve(said, spec.replicas, is_up=False))
+            max_unavailable = 1 if rolling.max_unavailable is None else rolling.max_unavailable
+            most = max(1, resolve(max_unavailable, spec.replicas, is_up=False))
         return Desired(
             known.stateful_set.ordinals,
             is_parallel=spec.pod_management_policy == PARALLEL,
@@ -181,15 +181,15 @@ def _claim_pods(
 ) -> Claim[Pod]:
     """Return the pods to keep, adopt and release; one whose name is not the set's is released too."""
     owned = listers.of(Pod).owned_by(stateful_set.metadata.uid)
-    found = claim(owned, orphans, stateful_set, selector, can_adopt=can_adopt)
+    claims = claim(owned, orphans, stateful_set, selector, can_adopt=can_adopt)
     if stateful_set.metadata.deletion_timestamp is not None:
-        return found
-    misnamed = tuple(p for p in found.kept if ordinal_of(stateful_set, p.metadata.name) is None)
-    kept = tuple(p for p in found.kept if p not in misnamed)
-    return Claim(kept, found.adopted, (*found.released, *misnamed))
+        return claims
+    misnamed = tuple(p for p in claims.kept if ordinal_of(stateful_set, p.metadata.name) is None)
+    kept = tuple(p for p in claims.kept if p not in misnamed)
+    return Claim(kept, claims.adopted, (*claims.released, *misnamed))
 
 
-def _reported(known: SetState, collision_count: int, wall_s: float) -> list[Action]:
+def _status_actions(known: SetState, collision_count: int, wall_s: float) -> list[Action]:
     """Return the status write if anything differs.
 
     Terminating pods count as replicas, and as ready while they are, but not as being of a revision.
@@ -223,7 +223,7 @@ def _build(switches: Switches) -> Controller:
         Watch(ControllerRevision, memory.revision_changed),
         Watch(PersistentVolumeClaim, memory.claim_changed),
     )
-    failed = memory.failed
+    failed = memory.on_failed
     controller = Controller("statefulset", StatefulSet, memory.reconcile, watches=watches, failed=failed, workers=5)
     return releasing(controller, switches, Releases(StatefulSet, is_scaled_to_zero(switches)))
 

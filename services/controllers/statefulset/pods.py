@@ -59,8 +59,10 @@ def pod_of(stateful_set: StatefulSet, template: Document, ordinal: int, revision
     }
     if claims:
         own = [volume for volume in spec.get("volumes") or () if volume.get("name") not in claims]
-        made = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims.items()]
-        spec["volumes"] = [*made, *own]
+        claim_volumes = [
+            {"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims.items()
+        ]
+        spec["volumes"] = [*claim_volumes, *own]
     metadata: Document = {
         "name": name,
         "namespace": stateful_set.metadata.namespace,
@@ -178,20 +180,20 @@ def changes_of_steps(known: SetState, desired: Desired, steps: Steps, listers: L
     here = [(n, known.pods[n]) for n in known.stateful_set.ordinals if n in known.pods]
     pending = [n for n, pod in here if pod.status.phase == "Pending" and pod.metadata.deletion_timestamp is None]
     claims = _missing_claims(known, [*pending, *steps.made], listers)
-    made: list[Action] = []
+    creations: list[Action] = []
     for ordinal in steps.made:
         name = desired.revision_of_new(ordinal)
         revision = known.current if name == known.current.metadata.name else known.update
         template = revisions.template_of(revision.data)
-        made.append(Create("pods", pod_of(known.stateful_set, template, ordinal, name)))
-        made.append(_pod_event(known.stateful_set, "Create", pod_name(known.stateful_set, ordinal)))
-    ended = [each for pod in steps.recreated for each in _ended(known.stateful_set, pod)]
+        creations.append(Create("pods", pod_of(known.stateful_set, template, ordinal, name)))
+        creations.append(_pod_event(known.stateful_set, "Create", pod_name(known.stateful_set, ordinal)))
+    ended = [each for pod in steps.recreated for each in _recreation_actions(known.stateful_set, pod)]
     for pod in (*steps.removed, *steps.replaced):
         ended += [_delete(pod), _pod_event(known.stateful_set, "Delete", pod.metadata.name)]
-    return [*_kept(known, listers), *(Batch(tuple(each)) for each in (claims, made, ended) if each)]
+    return [*_maintenance_actions(known, listers), *(Batch(tuple(each)) for each in (claims, creations, ended) if each)]
 
 
-def _kept(known: SetState, listers: Listers) -> Iterable[Action]:
+def _maintenance_actions(known: SetState, listers: Listers) -> Iterable[Action]:
     """Give pods the labels of their identity, and claims the owners that the retention policy wants."""
     for ordinal, pod in known.pods.items():
         name = pod.metadata.name
@@ -207,22 +209,22 @@ def _kept(known: SetState, listers: Listers) -> Iterable[Action]:
 
 
 def _missing_claims(known: SetState, ordinals: Iterable[int], listers: Listers) -> list[Action]:
-    found: list[Action] = []
+    actions: list[Action] = []
     for ordinal in ordinals:
         for key in claim_keys(known.stateful_set, ordinal):
             if listers.of(PersistentVolumeClaim).get(key) is None:
-                found.append(Create(CLAIMS, claim_of(known.stateful_set, known.document, key)))
+                actions.append(Create(CLAIMS, claim_of(known.stateful_set, known.document, key)))
                 pod = pod_name(known.stateful_set, ordinal)
                 text = f"create Claim {key.name} Pod {pod} in StatefulSet {known.stateful_set.metadata.name} success"
-                found.append(event(known.stateful_set, "SuccessfulCreate", text))
-    return found
+                actions.append(event(known.stateful_set, "SuccessfulCreate", text))
+    return actions
 
 
 def _delete(pod: Pod) -> Delete:
     return Delete("pods", pod.metadata.key, uid=pod.metadata.uid)
 
 
-def _ended(stateful_set: StatefulSet, pod: Pod) -> list[Action]:
+def _recreation_actions(stateful_set: StatefulSet, pod: Pod) -> list[Action]:
     name, has_failed = pod.metadata.name, pod.status.phase == "Failed"
     end = "Failed" if has_failed else "Terminated"
     text = f"StatefulSet {stateful_set.metadata.key} is recreating {end.lower()} Pod {name}"

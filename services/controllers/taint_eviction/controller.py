@@ -91,7 +91,7 @@ class TaintEviction:
             # Unbound, or on another node, or another pod of that name: what was set for the old place is void.
             del self._timers[key]
             cancelled = self._judge(pod, None, listers, moment)
-            return Result((_cancelled(pod), *cancelled.actions), cancelled.requeue_after_s, cancelled.refresh)
+            return Result((_cancellation_event(pod), *cancelled.actions), cancelled.requeue_after_s, cancelled.refresh)
         if timer is not None and moment.now_s >= timer.due_s:
             return self._fire(pod, moment)
         if not pod.spec.node_name:
@@ -106,7 +106,7 @@ class TaintEviction:
             return Result(requeue_after_s=timer.due_s - moment.now_s)
         wait_s = patience_s(taints, pod.spec.tolerations)
         if wait_s is None:
-            return NOTHING if self._timers.pop(key, None) is None else Result((_cancelled(pod),))
+            return NOTHING if self._timers.pop(key, None) is None else Result((_cancellation_event(pod),))
         if wait_s <= 0:
             self._timers[key] = Timer(pod.metadata.uid, pod.spec.node_name, moment.now_s)
             return self._fire(pod, moment)
@@ -156,7 +156,7 @@ def _no_execute(node: Node | None) -> tuple[Taint, ...]:
     return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE) if node is not None else ()
 
 
-def _cancelled(pod: Pod) -> RecordEvent:
+def _cancellation_event(pod: Pod) -> RecordEvent:
     return event(pod, EVENT, f"Cancelling deletion of Pod {pod.metadata.key}")
 
 

@@ -71,7 +71,9 @@ class Metric(Part, frozen=True):
             _check(self.value, ".value")
         allowed = VARIABLES[self.dimension]
         for path, text in self.expressions():
-            if other := sorted(expressions.compiled(text, has_usage=True).names & VARIABLES["container"] - allowed):
+            if other := sorted(
+                expressions.compile_program(text, has_usage=True).names & VARIABLES["container"] - allowed
+            ):
                 raise ValueError(f"{path}: {text!r} names {other[0]}, and the dimension is {self.dimension}")
         for path, names in (
             (".labels", [each.name for each in self.labels]),
@@ -105,7 +107,7 @@ class Spec(Part, frozen=True):
 
 def _check(expression: str, path: str) -> None:
     try:
-        expressions.compiled(expression, has_usage=True)
+        expressions.compile_program(expression, has_usage=True)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -113,15 +115,15 @@ def _check(expression: str, path: str) -> None:
 def _consistent(spec: Spec) -> tuple[str, str] | None:
     """Return what Prometheus could not read: metrics of one name that differ in what is said of all of them."""
     first: dict[str, Metric] = {}
-    for number, each in enumerate(spec.metrics):
-        known = first.setdefault(each.name, each)
+    for number, metric in enumerate(spec.metrics):
+        known = first.setdefault(metric.name, metric)
         for what, one, other in (
-            ("kind", known.kind, each.kind),
-            ("help", known.help, each.help),
-            ("labels", sorted(label.name for label in known.labels), sorted(label.name for label in each.labels)),
+            ("kind", known.kind, metric.kind),
+            ("help", known.help, metric.help),
+            ("labels", sorted(label.name for label in known.labels), sorted(label.name for label in metric.labels)),
         ):
             if one != other:
-                return f"metrics[{number}].{what}", f"{other!r}, and {each.name} has {one!r} above"
+                return f"metrics[{number}].{what}", f"{other!r}, and {metric.name} has {one!r} above"
     return None
 
 

@@ -26,7 +26,7 @@ class Use(Part, frozen=True):
                 raise ValueError(f"{path}.value {self.value!r}: {error}") from None
         if self.expression is not None:
             try:
-                expressions.compiled(self.expression)
+                expressions.compile_program(self.expression)
             except ValueError as error:
                 raise ValueError(f"{path}.expression: {error}") from None
 

@@ -134,7 +134,7 @@ def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
 
     Documents of KWOK's other kinds are checked (`services/kwok`). Raises: StageError.
     """
-    found: list[Stage] = []
+    stages: list[Stage] = []
     has_others = False
     sources: dict[str, str] = {}
     for file, text in files:
@@ -157,10 +157,10 @@ def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
                 raise StageError(f"{file}: stage {name}: is in {sources[name]} already")
             sources[name] = file
             if stage is not None:
-                found.append(stage)
+                stages.append(stage)
     if not sources and not has_others:
         raise StageError(f"{', '.join(file for file, _ in files) or 'no file'}: there is no stage in it")
-    return tuple(found)
+    return tuple(stages)
 
 
 def load_stages(paths: Iterable[str]) -> tuple[Stage, ...]:

@@ -234,11 +234,11 @@ class _Parser:
         self._open += 1
         if self._open > NESTED_MAX:
             raise JqError(f"{self._text[:40]!r}…: more than {NESTED_MAX} brackets in each other")
-        made = self._comma()
+        jq_filter = self._comma()
         while self._accepts("|"):
-            made = _piped(made, self._comma())
+            jq_filter = _pipe_filters(jq_filter, self._comma())
         self._open -= 1
-        return made
+        return jq_filter
 
     def _comma(self) -> Filter:
         parts = [self._alternative()]
@@ -269,7 +269,7 @@ class _Parser:
     def _logical(self, word: str = "or") -> Filter:
         left = self._logical("and") if word == "or" else self._comparison()
         while self._accepts(word):
-            left = self._limited(_both(left, self._logical("and") if word == "or" else self._comparison(), word))
+            left = self._with_limit(_both(left, self._logical("and") if word == "or" else self._comparison(), word))
         return left
 
     def _comparison(self) -> Filter:
@@ -279,46 +279,46 @@ class _Parser:
             return left
         right = self._postfix()
         compare = _COMPARISONS[sign]
-        return self._limited(lambda v: (compare(_sorts(a), _sorts(b)) for b in right(v) for a in left(v)))
+        return self._with_limit(lambda v: (compare(_sorts(a), _sorts(b)) for b in right(v) for a in left(v)))
 
-    def _limited(self, of: Filter) -> Filter:
+    def _with_limit(self, of: Filter) -> Filter:
         """Return the filter whose values are counted."""
         limit = self._limit
         return lambda v: limit.of(of(v))
 
     def _postfix(self) -> Filter:
-        made = self._term()
+        jq_filter = self._term()
         while True:
             kind, text = self._peek()
             if kind == "field":
                 self._next += 1
-                made = _indexed(made, _constant(text[1:]))
+                jq_filter = _index_filter(jq_filter, _constant(text[1:]))
             elif self._accepts("?"):
-                made = _tolerant(made)
+                jq_filter = _tolerant(jq_filter)
             elif self._accepts("["):
-                made = self._bracket(made)
+                jq_filter = self._bracket(jq_filter)
             elif self._accepts("."):
                 kind, text = self._peek()
                 if text != "[" and kind != "text":
                     raise self._error()
                 if kind == "text":
                     self._next += 1
-                    made = _indexed(made, _constant(_text(text)))
+                    jq_filter = _index_filter(jq_filter, _constant(_text(text)))
             else:
-                return made
+                return jq_filter
 
     def _bracket(self, of: Filter) -> Filter:
         if self._accepts("]"):
-            return self._limited(lambda v: (out for each in of(v) for out in _each(each)))
+            return self._with_limit(lambda v: (out for each in of(v) for out in _each(each)))
         key = self._pipe()
         self._expects("]")
-        return self._limited(_indexed(of, key))
+        return self._with_limit(_index_filter(of, key))
 
     def _term(self) -> Filter:
         kind, text = self._peek()
         self._next += 1
         if kind == "field":
-            return _indexed(_identity, _constant(text[1:]))
+            return _index_filter(_identity, _constant(text[1:]))
         if kind in ("text", "number"):
             return _constant(_text(text) if kind == "text" else _number(text))
         if text == ".":
@@ -326,11 +326,11 @@ class _Parser:
             if kind != "text":
                 return _identity
             self._next += 1
-            return _indexed(_identity, _constant(_text(text)))
+            return _index_filter(_identity, _constant(_text(text)))
         if text == "(":
-            made = self._pipe()
+            jq_filter = self._pipe()
             self._expects(")")
-            return made
+            return jq_filter
         if kind == "word":
             return self._function(text)
         self._next -= 1
@@ -344,7 +344,7 @@ class _Parser:
         if name in _WITH_FILTER and self._accepts("("):
             argument = self._pipe()
             self._expects(")")
-            return _applied(name, argument)
+            return _call_filter(name, argument)
         plain = _PLAIN.get(name)
         if plain is None:
             raise JqError(f"{self._text!r}: function {name!r} is not supported")
@@ -368,11 +368,11 @@ def _constant(value: Any) -> Filter:
     return lambda _v: iter((value,))
 
 
-def _piped(left: Filter, right: Filter) -> Filter:
+def _pipe_filters(left: Filter, right: Filter) -> Filter:
     return lambda v: (out for mid in left(v) for out in right(mid))
 
 
-def _indexed(of: Filter, key: Filter) -> Filter:
+def _index_filter(of: Filter, key: Filter) -> Filter:
     return lambda v: (_at(each, k) for each in of(v) for k in key(v))
 
 
@@ -395,7 +395,7 @@ def _both(left: Filter, right: Filter, word: str) -> Filter:
     return run
 
 
-def _applied(name: str, argument: Filter) -> Filter:
+def _call_filter(name: str, argument: Filter) -> Filter:
     match name:
         case "select":
             return lambda v: (v for each in argument(v) if _is_true(each))

@@ -63,8 +63,8 @@ def choose(stages: Sequence[Stage], document: Document, luck: Luck, wall_s: floa
         alike = [s for s, w in zip(matching, weights, strict=True) if w is not None] or matching
         return alike[int(luck() * len(alike))]
     left = int(luck() * total)
-    for stage, each in zip(matching, weights, strict=True):
-        left -= each or 0
+    for stage, stage_weight in zip(matching, weights, strict=True):
+        left -= stage_weight or 0
         if left < 0:
             return stage
     return matching[-1]
@@ -124,28 +124,30 @@ def operations(stage: Stage, document: Document, context: Context) -> list[Opera
     """Return the stage's operations for this object. Raises: TemplateError naming the stage."""
     given = {"metadata": {}, "spec": {}, "status": {}, **document}
     finalizers: list[str] = list(given["metadata"].get("finalizers") or ())
-    found: list[Operation] = []
+    stage_operations: list[Operation] = []
     is_deleted = False
     try:
         for step in stage.steps:
             if step.event is not None:
                 message = step.event.message.fill(given, context)
-                found.append(StageEvent(step.event.type, step.event.reason, message))
+                stage_operations.append(StageEvent(step.event.type, step.event.reason, message))
             if is_deleted:
                 continue
             if step.finalizers is not None and (changes := finalizer_changes(finalizers, step.finalizers)):
-                found.append(StagePatch("json", "", changes))
+                stage_operations.append(StagePatch("json", "", changes))
                 finalizers = step.finalizers.after(finalizers)
             if step.delete:
                 is_deleted = True
-                found.append(StageDelete())
+                stage_operations.append(StageDelete())
             elif step.patch is not None:
-                found.append(_patched(step.patch, given, context, "strategic" if stage.is_of_kubelets else "merge"))
+                stage_operations.append(
+                    _patch_operation(step.patch, given, context, "strategic" if stage.is_of_kubelets else "merge")
+                )
             if step.apply is not None and not is_deleted:
-                found.append(_applied(step.apply, given, context))
+                stage_operations.append(_apply_operation(step.apply, given, context))
     except TemplateError as error:
         raise TemplateError(f"stage {stage.name}: {error}") from None
-    return found
+    return stage_operations
 
 
 def finalizer_changes(held: list[str], wanted: Finalizers) -> list[Document]:
@@ -160,18 +162,18 @@ def finalizer_changes(held: list[str], wanted: Finalizers) -> list[Document]:
     return [*guard, {"op": "replace" if held else "add", "path": FINALIZERS, "value": after}]
 
 
-def _applied(apply: Apply, given: Document, context: Context) -> StageApply:
-    made = apply.template.fill_yaml(given, context)
-    metadata = made.get("metadata") if isinstance(made, dict) else None
+def _apply_operation(apply: Apply, given: Document, context: Context) -> StageApply:
+    manifest = apply.template.fill_yaml(given, context)
+    metadata = manifest.get("metadata") if isinstance(manifest, dict) else None
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise TemplateError("what is applied is an object with a name")
-    if (made.get("apiVersion"), made.get("kind")) != (SLICES_VERSION, "ResourceSlice"):
-        what = f"{made.get('apiVersion')} {made.get('kind')}"
+    if (manifest.get("apiVersion"), manifest.get("kind")) != (SLICES_VERSION, "ResourceSlice"):
+        what = f"{manifest.get('apiVersion')} {manifest.get('kind')}"
         raise TemplateError(f"{what} is not applied; {SLICES_VERSION} ResourceSlice is")
-    return StageApply(metadata["name"], made)
+    return StageApply(metadata["name"], manifest)
 
 
-def _patched(patch: Patch, given: Document, context: Context, otherwise: str) -> StagePatch:
+def _patch_operation(patch: Patch, given: Document, context: Context, otherwise: str) -> StagePatch:
     body = patch.template.fill_yaml(given, context)
     kind = patch.type or otherwise
     if kind == "json":
@@ -208,7 +210,7 @@ class Life:
         self._last: Document | None = None
         self._retry_s = RETRY_MIN_S
 
-    def seen(self, document: Document, now: float, wall_s: float) -> float | None:
+    def observe(self, document: Document, now: float, wall_s: float) -> float | None:
         """Take a new state of the object; an unchanged version has no effect."""
         if self._is_playing:
             self._newer = document
@@ -231,16 +233,16 @@ class Life:
         self._stages, self._rv = stages, ""
         if self._is_playing or self._last is None:
             return None
-        return self.seen(self._last, now, wall_s)
+        return self.observe(self._last, now, wall_s)
 
     def due(self, now: float) -> Turn | None:
-        """Return the stage to play now; report with `played`."""
+        """Return the stage to play now; report with `on_played`."""
         if self._turn is None or self._is_playing or now + EARLY_S < self._due_s:
             return None
         self._is_playing = True
         return self._turn
 
-    def played(self, now: float, wall_s: float, *, is_lost: bool = False) -> float | None:
+    def on_played(self, now: float, wall_s: float, *, is_lost: bool = False) -> float | None:
         """Note that the stage was played, or refused for good; `is_lost`: try again, unless the object changed."""
         self._is_playing = False
         newer, self._newer = self._newer, None
@@ -249,9 +251,9 @@ class Life:
             self._draws.turn += 1
         if newer is not None and _version(newer) != self._rv:
             self._retry_s = RETRY_MIN_S
-            return self.seen(newer, now, wall_s)
+            return self.observe(newer, now, wall_s)
         if is_lost and not self._rv and self._last is not None:
-            return self.seen(self._last, now, wall_s)  # there are other stages now
+            return self.observe(self._last, now, wall_s)  # there are other stages now
         if is_lost:
             self._due_s = now + self._retry_s
             self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
@@ -262,7 +264,7 @@ class Life:
             return None
         # It changed nothing, so no change will be seen: choose again, but never without a delay, for ever.
         self._rv = ""
-        due_s = self.seen(turn.document, now, wall_s)
+        due_s = self.observe(turn.document, now, wall_s)
         if due_s is not None and due_s <= now:
             self._turn = None
             return None

@@ -20,14 +20,16 @@ _PARTS = ("labels", "annotations", "finalizers")
 
 def rights_of(stages: Iterable[Stage]) -> Stages:
     """Return the permissions that a host needs for these stages, beyond those of its nodes."""
-    found: dict[str, dict[str, set[str]]] = {}
+    names_by_kind: dict[str, dict[str, set[str]]] = {}
     for stage in stages:
         if not stage.is_of_kubelets:
             continue
-        named = found.setdefault(stage.kind, {part: set() for part in _PARTS})
+        named = names_by_kind.setdefault(stage.kind, {part: set() for part in _PARTS})
         for step in stage.steps:
             _note(step, named)
-    fields = {kind: StageFields(*(tuple(sorted(named[part])) for part in _PARTS)) for kind, named in found.items()}
+    fields = {
+        kind: StageFields(*(tuple(sorted(named[part])) for part in _PARTS)) for kind, named in names_by_kind.items()
+    }
     return Stages(fields.get("Pod"), fields.get("Node"))
 
 
@@ -39,37 +41,37 @@ def _note(step: Step, found: Mapping[str, set[str]]) -> None:
         _note_patch(step.patch, found)
 
 
-def _note_patch(patch: Patch, found: Mapping[str, set[str]]) -> None:
+def _note_patch(patch: Patch, names: Mapping[str, set[str]]) -> None:
     text = _ACTION.sub(_COMPUTED, _ONLY_ACTIONS.sub("", patch.template.text))
     try:
         body: Any = yaml_text.load(text)
     except (ValueError, RecursionError):
-        _note_metadata(_COMPUTED, found)
+        _note_metadata(_COMPUTED, names)
         return
     if patch.type == "json":
         for operation in body if isinstance(body, list) else [{}]:
             path = str(operation.get("path", _COMPUTED)) if isinstance(operation, dict) else _COMPUTED
-            _note_pointer(f"/{patch.root}{path}" if patch.root else path, operation, found)
+            _note_pointer(f"/{patch.root}{path}" if patch.root else path, operation, names)
         return
     whole = {patch.root: body} if patch.root else body
     if not isinstance(whole, dict) or _COMPUTED in whole:
-        _note_metadata(_COMPUTED, found)
+        _note_metadata(_COMPUTED, names)
     elif "metadata" in whole:
-        _note_metadata(whole["metadata"], found)
+        _note_metadata(whole["metadata"], names)
 
 
-def _note_pointer(pointer: str, operation: Any, found: Mapping[str, set[str]]) -> None:
+def _note_pointer(pointer: str, operation: Any, names: Mapping[str, set[str]]) -> None:
     first, *rest = [part.replace("~1", "/").replace("~0", "~") for part in pointer.removeprefix("/").split("/")]
     if _COMPUTED in first:
-        _note_metadata(_COMPUTED, found)
+        _note_metadata(_COMPUTED, names)
     elif first == "metadata":
         value = operation.get("value") if isinstance(operation, dict) else None
         for part in reversed(rest):
             value = {part: value}
-        _note_metadata(value, found)
+        _note_metadata(value, names)
 
 
-def _note_metadata(metadata: Any, found: Mapping[str, set[str]]) -> None:
+def _note_metadata(metadata: Any, names: Mapping[str, set[str]]) -> None:
     """Note what a patch of metadata names; what is computed may be anything."""
     if not isinstance(metadata, dict):
         metadata = dict.fromkeys(_PARTS, _COMPUTED)
@@ -82,6 +84,6 @@ def _note_metadata(metadata: Any, found: Mapping[str, set[str]]) -> None:
         if (part == "finalizers" and isinstance(named, list) and not any(_COMPUTED in str(name) for name in named)) or (
             part != "finalizers" and isinstance(named, dict) and not any(_COMPUTED in str(key) for key in named)
         ):
-            found[part].update(map(str, named))
+            names[part].update(map(str, named))
         else:
-            found[part].add(ANY)
+            names[part].add(ANY)

@@ -37,15 +37,15 @@ class Requirement:
 
     def matches(self, document: Document, _wall_s: float = 0.0) -> bool:
         """Whether the object meets the requirement; an expression that does not fit the object has no result."""
-        found = self.query.values(document) or ()
+        results = self.query.values(document) or ()
         match self.operator:
             case "In":
-                return any(_text(each) in self.values for each in found)
+                return any(_text(each) in self.values for each in results)
             case "NotIn":
-                return not any(_text(each) in self.values for each in found)
+                return not any(_text(each) in self.values for each in results)
             case "Exists":
-                return any(each is not None for each in found)
-        return all(each is None for each in found)
+                return any(each is not None for each in results)
+        return all(each is None for each in results)
 
     @property
     def is_lasting(self) -> bool:

@@ -65,7 +65,7 @@ class Context(msgspec.Struct, frozen=True):
         return self.node_ip if host_network else self.pod_ip
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value as Go's %v prints it."""
     if value is None:
         return "<no value>"
@@ -76,9 +76,9 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return float_text(value)
     if isinstance(value, Mapping):
-        return "map[" + " ".join(f"{k}:{shown(value[k])}" for k in sorted(value)) + "]"
+        return "map[" + " ".join(f"{k}:{value_text(value[k])}" for k in sorted(value)) + "]"
     if isinstance(value, Sequence):
-        return "[" + " ".join(shown(each) for each in value) + "]"
+        return "[" + " ".join(value_text(each) for each in value) + "]"
     return str(value)
 
 
@@ -102,20 +102,20 @@ TEXT_UNIT = 64
 
 def weight(value: Any) -> int:
     """Return the size of a value: its numbers, texts and entries; the count stops at the limit of a whole rendering."""
-    found, waiting = 0, [value]
-    while waiting and found < 1_000_000:
-        each = waiting.pop()
-        found += 1
-        if isinstance(each, str):
-            found += len(each) // TEXT_UNIT
-        elif isinstance(each, Mapping):
-            waiting.extend(each.values())
-        elif isinstance(each, list | tuple):
-            waiting.extend(each)
-    return found
+    total, waiting = 0, [value]
+    while waiting and total < 1_000_000:
+        part = waiting.pop()
+        total += 1
+        if isinstance(part, str):
+            total += len(part) // TEXT_UNIT
+        elif isinstance(part, Mapping):
+            waiting.extend(part.values())
+        elif isinstance(part, list | tuple):
+            waiting.extend(part)
+    return total
 
 
-def _sized(length: int) -> None:
+def _check_size(length: int) -> None:
     """Raise: ValueError for a text that would be longer than may be."""
     if length > TEXT_MAX:
         raise ValueError(f"{length} characters: want at most {TEXT_MAX}")
@@ -128,7 +128,7 @@ def _json(value: Any) -> str:
 def _yaml(value: Any, indent: int = 0) -> str:
     """KWOK's: block YAML; with `indent`, begun on a new line and moved in by two blanks each."""
     text = yaml_text.dump(value)
-    _sized(len(text) + 2 * max(indent, 0) * (1 + text.count("\n")))
+    _check_size(len(text) + 2 * max(indent, 0) * (1 + text.count("\n")))
     return ("\n" + text).replace("\n", "\n" + "  " * indent) if indent > 0 else text
 
 
@@ -239,24 +239,24 @@ def _format(text: str, *values: Any) -> str:
     """Go's Sprintf with the verbs %s %v %d %q %f %x %t %%, flags, widths and precisions."""
     given = list(values)
 
-    def one(found: re.Match[str]) -> str:
-        flags, width, precision, verb = found.groups()
+    def one(match: re.Match[str]) -> str:
+        flags, width, precision, verb = match.groups()
         if verb == "%":
             return "%"
         if verb not in ("s", "v", "d", "q", "f", "x", "t"):
-            raise ValueError(f"printf: the verb {found[0]!r} is not supported")
+            raise ValueError(f"printf: the verb {match[0]!r} is not supported")
         if width == "*":
             width = str(_int(_next(given)))
         value = _next(given)
         if int(width or 0) > COUNT_MAX or int(precision or 0) > COUNT_MAX:
-            raise ValueError(f"printf: {found[0]!r}: want at most {COUNT_MAX} signs")
-        made = _verb(verb, value, precision)
+            raise ValueError(f"printf: {match[0]!r}: want at most {COUNT_MAX} signs")
+        output = _verb(verb, value, precision)
         sign = "+" if "+" in flags else " " if " " in flags else ""
-        if sign and verb in ("d", "f") and not made.startswith("-"):
-            made = sign + made
+        if sign and verb in ("d", "f") and not output.startswith("-"):
+            output = sign + output
         if "-" in flags:
-            return made.ljust(int(width or 0))
-        return made.zfill(int(width or 0)) if "0" in flags else made.rjust(int(width or 0))
+            return output.ljust(int(width or 0))
+        return output.zfill(int(width or 0)) if "0" in flags else output.rjust(int(width or 0))
 
     return _VERB.sub(one, text)
 
@@ -270,36 +270,36 @@ def _next(given: list[Any]) -> Any:
 def _verb(verb: str, value: Any, precision: str | None) -> str:
     match verb:
         case "q":
-            return _json(shown(value))
+            return _json(value_text(value))
         case "f":
             return f"{_float(value):.{precision or 6}f}"
         case "x":
-            return f"{value:x}" if isinstance(value, int) else shown(value).encode().hex()
-    found = shown(value)
-    return found[: int(precision)] if precision is not None and verb in ("s", "v") else found
+            return f"{value:x}" if isinstance(value, int) else value_text(value).encode().hex()
+    text = value_text(value)
+    return text[: int(precision)] if precision is not None and verb in ("s", "v") else text
 
 
 def _print(*values: Any) -> str:
     made = ""
     for i, value in enumerate(values):
         made += " " if i and not isinstance(value, str) and not isinstance(values[i - 1], str) else ""
-        made += shown(value)
+        made += value_text(value)
     return made
 
 
 def _indent(spaces: int, text: str) -> str:
-    _sized(len(text) + max(spaces, 0) * (1 + text.count("\n")))
+    _check_size(len(text) + max(spaces, 0) * (1 + text.count("\n")))
     return " " * spaces + text.replace("\n", "\n" + " " * spaces)
 
 
-def _replaced(old: str, new: str, text: str) -> str:
-    _sized(len(text) + text.count(old) * len(new))
+def _replace(old: str, new: str, text: str) -> str:
+    _check_size(len(text) + text.count(old) * len(new))
     return text.replace(old, new)
 
 
-def _joined(sign: str, values: Sequence[Any]) -> str:
-    texts = [shown(each) for each in values]
-    _sized(sum(map(len, texts)) + len(sign) * len(texts))
+def _join(sign: str, values: Sequence[Any]) -> str:
+    texts = [value_text(each) for each in values]
+    _check_size(sum(map(len, texts)) + len(sign) * len(texts))
     return sign.join(texts)
 
 
@@ -323,7 +323,7 @@ FUNCTIONS: dict[str, Function] = {
     "index": _index,
     "len": _len,
     "print": _print,
-    "println": lambda *v: " ".join(shown(each) for each in v) + "\n",
+    "println": lambda *v: " ".join(value_text(each) for each in v) + "\n",
     "printf": _format,
     # KWOK's
     "Quote": lambda v: _json(v) if isinstance(v, str) else _json(_json(v)),  # of no text: its JSON as a text
@@ -337,7 +337,7 @@ FUNCTIONS: dict[str, Function] = {
     "coalesce": lambda *v: next((each for each in v if each), None),
     "contains": lambda part, text: part in text,
     "default": lambda otherwise, given=None: given if given else otherwise,
-    "dict": lambda *v: {shown(k): value for k, value in zip_longest(v[::2], v[1::2], fillvalue="")},
+    "dict": lambda *v: {value_text(k): value for k, value in zip_longest(v[::2], v[1::2], fillvalue="")},
     "div": _quotient,
     "divf": _float_quotient,
     "empty": lambda v: not v,
@@ -351,7 +351,7 @@ FUNCTIONS: dict[str, Function] = {
     "indent": _indent,
     "int": _int,
     "int64": _int,
-    "join": _joined,
+    "join": _join,
     "keys": lambda v: sorted(v),
     "last": lambda v: v[-1] if v else None,
     "list": lambda *v: list(v),
@@ -362,14 +362,14 @@ FUNCTIONS: dict[str, Function] = {
     "mul": lambda first, *v: _int64(math.prod(_int(each) for each in (first, *v))),
     "mulf": lambda first, *v: math.prod(_float(each) for each in (first, *v)),
     "nindent": lambda spaces, text: "\n" + _indent(spaces, text),
-    "quote": lambda *v: " ".join(_json(shown(each)) for each in v if each is not None),
-    "replace": _replaced,
+    "quote": lambda *v: " ".join(_json(value_text(each)) for each in v if each is not None),
+    "replace": _replace,
     "round": _round,
     "sub": lambda a, b: _int64(_int(a) - _int(b)),
     "subf": lambda first, *v: _float(first) - sum(_float(each) for each in v),
     "ternary": lambda yes, no, which: yes if which else no,
     "toJson": _json,
-    "toString": shown,
+    "toString": value_text,
     "trim": lambda text: text.strip(),
     "trimPrefix": lambda part, text: text.removeprefix(part),
     "trimSuffix": lambda part, text: text.removesuffix(part),

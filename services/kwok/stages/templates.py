@@ -18,7 +18,7 @@ import msgspec
 
 from services.api.documents import yaml_text
 from services.cel import faults
-from services.kwok.stages.template_functions import COUNT_MAX, FUNCTIONS, NAMES, Context, Function, shown, weight
+from services.kwok.stages.template_functions import COUNT_MAX, FUNCTIONS, NAMES, Context, Function, value_text, weight
 
 DEPTH_MAX = 50
 """Maximum depth of templates that include each other, and of brackets and blocks; beyond it recursion counts as
@@ -73,7 +73,7 @@ class Dialect(NamedTuple):
     written: Callable[[Any], str]
 
 
-STAGES = Dialect(FUNCTIONS, NAMES, shown)
+STAGES = Dialect(FUNCTIONS, NAMES, value_text)
 """The dialect of KWOK's Stages."""
 NO_CONTEXT = Context("")
 
@@ -108,12 +108,12 @@ class Template:
         """Return the rendered text parsed as YAML. Raises: TemplateError if it is not valid YAML."""
         text = self.fill(given, context)
         try:
-            found = yaml_text.load(text)
+            content = yaml_text.load(text)
         except (ValueError, TypeError, RecursionError) as error:
             raise TemplateError(f"what it gives is no YAML: {error}") from None
         try:
-            msgspec.json.encode(found)
-            return found
+            msgspec.json.encode(content)
+            return content
         except (TypeError, ValueError, RecursionError) as error:  # a key may be null, or a list
             raise TemplateError(f"what it gives cannot be JSON: {error}") from None
         except Exception as error:
@@ -122,7 +122,7 @@ class Template:
     def _internal(self, error: Exception) -> TemplateError:
         """Report the exception and return the error that the filling ends with."""
         faults.report(f"the template {self.text}", error)
-        return TemplateError(f"internal error: {faults.spoken(error)}")
+        return TemplateError(f"internal error: {faults.fault_text(error)}")
 
 
 class _LoopExit(Exception):
@@ -178,14 +178,14 @@ class _Run:
                 return value
         raise TemplateError(f"variable {name} is not declared")
 
-    def called(self, name: str, arguments: Sequence[Any]) -> Any:
+    def call(self, name: str, arguments: Sequence[Any]) -> Any:
         """Return what a function gives. Raises: TemplateError: what a function raises is due to its arguments."""
         try:
-            found = self.functions[name](*arguments)
+            output = self.functions[name](*arguments)
         except Exception as error:
-            raise TemplateError(f"{name}: {faults.spoken(error) if not str(error) else error}") from None
-        self.spend(weight(found))
-        return found
+            raise TemplateError(f"{name}: {faults.fault_text(error) if not str(error) else error}") from None
+        self.spend(weight(output))
+        return output
 
 
 Node = Callable[[_Run, Any], object]
@@ -225,7 +225,7 @@ class _Pipeline:
 
 
 def _pieces(text: str) -> list[_Piece]:
-    found: list[_Piece] = []
+    pieces: list[_Piece] = []
     at, line, trims = 0, 1, False
     for match in _ACTION.finditer(text):
         before = text[at : match.start()]
@@ -234,21 +234,21 @@ def _pieces(text: str) -> list[_Piece]:
         if match[1]:
             kept = kept.rstrip()
         if kept:
-            found.append(_Piece(kept, None, line))
+            pieces.append(_Piece(kept, None, line))
         if not match[2].startswith("/*"):
-            found.append(_Piece("", tuple(_tokens(match[2], here)), here))
+            pieces.append(_Piece("", tuple(_tokens(match[2], here)), here))
         line, at, trims = here + match[0].count("\n"), match.end(), bool(match[3])
     rest = text[at:]
     if "{{" in rest:
         raise TemplateError(f"line {line + rest[: rest.index('{{')].count(chr(10))}: unclosed action")
     kept = rest.lstrip() if trims else rest
     if kept:
-        found.append(_Piece(kept, None, line))
-    return found
+        pieces.append(_Piece(kept, None, line))
+    return pieces
 
 
 def _tokens(text: str, line: int) -> list[_Token]:
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     at, glued = 0, False
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -256,12 +256,12 @@ def _tokens(text: str, line: int) -> list[_Token]:
             raise TemplateError(f"line {line}: unexpected {text[at:].strip()[:20]!r} in action")
         kind = str(match.lastgroup)
         if kind != "space":
-            found.append(_Token(kind, match[0], glued))
+            tokens.append(_Token(kind, match[0], glued))
         at, glued = match.end(), kind != "space"
-    return found
+    return tokens
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     if text.startswith("`"):
         return text[1:-1]
 
@@ -308,7 +308,7 @@ class _Parser:
             self._next += 1
             self.line = piece.line
             if piece.tokens is None:
-                nodes.append(_printed(piece.text))
+                nodes.append(_text_node(piece.text))
                 continue
             self._tokens, self._at = piece.tokens, 0
             word = piece.tokens[0].text if piece.tokens and piece.tokens[0].kind == "word" else ""
@@ -317,11 +317,11 @@ class _Parser:
                 if word not in until:
                     raise self._error(f"unexpected {{{{{word}}}}}")
                 if word == "end":
-                    self._done()
+                    self._expect_end()
                 return tuple(nodes), word
             if word == "define":
                 name = self._name(word)
-                self._done()
+                self._expect_end()
                 self._enter()
                 self.defined[name] = self.body(("end",))[0]
                 self._open -= 1
@@ -342,7 +342,7 @@ class _Parser:
                 return lambda run, dot: run.include(name, value(run, dot) if value else None, line)
             case "break" | "continue":
                 self._at = 1
-                self._done()
+                self._expect_end()
                 if not self._loops:
                     raise self._error(f"{{{{{word}}}}} outside {{{{range}}}}")
                 return _leaving(word)
@@ -373,7 +373,7 @@ class _Parser:
                 self._at += 1
                 otherwise = (self._branch(token.text),)
             else:
-                self._done()
+                self._expect_end()
                 otherwise, _ = self.body(("end",))
         self._open -= 1
         return _range(pipeline, body, otherwise) if kind == "range" else _if(kind, pipeline, body, otherwise)
@@ -384,7 +384,7 @@ class _Parser:
         token = self._take()
         if token is None or token.kind != "text":
             raise self._error(f"{{{{{word}}}}} wants a name in quotes")
-        return _unquoted(token.text)
+        return _unquote(token.text)
 
     # --- pipelines ---
 
@@ -396,18 +396,18 @@ class _Parser:
         self._at += 1
         return token
 
-    def _done(self) -> None:
+    def _expect_end(self) -> None:
         if (token := self._peek()) is not None:
             raise self._error(f"unexpected {token.text!r} in action")
 
     def _pipeline(self, *, loops: bool = False) -> _Pipeline:
         line = self.line
-        variables, declares = self._declared(loops)
+        variables, declares = self._declaration(loops)
         value = self._commands()
-        self._done()
+        self._expect_end()
         return _Pipeline(value, line, variables, declares)
 
-    def _declared(self, loops: bool) -> tuple[tuple[str, ...], bool]:
+    def _declaration(self, loops: bool) -> tuple[tuple[str, ...], bool]:
         rest = self._tokens[self._at :]
         for count in (1, 2) if loops else (1,):
             signs = rest[2 * count - 1 : 2 * count]
@@ -434,13 +434,13 @@ class _Parser:
 
         def value(run: _Run, dot: Any) -> Any:
             try:
-                found = commands[0](run, dot, ())
+                output = commands[0](run, dot, ())
                 for command in commands[1:]:
-                    found = command(run, dot, (found,))
+                    output = command(run, dot, (output,))
             except TemplateError as error:
-                said = str(error)
-                raise error if said.startswith("line ") else TemplateError(f"line {line}: {said}") from None
-            return found
+                error_text = str(error)
+                raise error if error_text.startswith("line ") else TemplateError(f"line {line}: {error_text}") from None
+            return output
 
         return value
 
@@ -464,7 +464,7 @@ class _Parser:
         assert token is not None
         match token.kind:
             case "text":
-                return _constant(_unquoted(token.text))
+                return _constant(_unquote(token.text))
             case "number":
                 return _constant(_number(token.text))
             case "dot":
@@ -509,7 +509,7 @@ def _constant(value: Any) -> Value:
     return lambda _run, _dot: value
 
 
-def _printed(text: str) -> Node:
+def _text_node(text: str) -> Node:
     return lambda run, _dot: run.out.append(text)
 
 
@@ -522,7 +522,7 @@ def _leaving(kind: str) -> Node:
 
 def _call(name: str, operands: Sequence[Value]) -> _Command:
     def call(run: _Run, dot: Any, piped: tuple[Any, ...]) -> Any:
-        return run.called(name, [*(operand(run, dot) for operand in operands), *piped])
+        return run.call(name, [*(operand(run, dot) for operand in operands), *piped])
 
     def choose(run: _Run, dot: Any, piped: tuple[Any, ...]) -> Any:
         """Evaluate no more than needed, as Go's `and` and `or` do."""
@@ -557,8 +557,8 @@ def _range(pipeline: _Pipeline, body: Body, otherwise: Body) -> Node:
         items = list(_items(pipeline.value(run, dot), pipeline.line))
         for key, value in items:
             values = (key, value) if len(pipeline.variables) == 2 else (value,)
-            for name, each in zip(pipeline.variables, values, strict=False):
-                pipeline.set(run, name, each)
+            for name, loop_value in zip(pipeline.variables, values, strict=False):
+                pipeline.set(run, name, loop_value)
             try:
                 run.nodes(body, value)
             except _LoopExit as left:
@@ -577,7 +577,7 @@ def _fields(value: Any, names: tuple[str, ...]) -> Any:
         if value is None:
             raise TemplateError(f"nil has no field .{name}")
         if not isinstance(value, Mapping):
-            raise TemplateError(f"{shown(value)[:40]!r} has no field .{name}")
+            raise TemplateError(f"{value_text(value)[:40]!r} has no field .{name}")
         value = value.get(name)
     return value
 
@@ -592,8 +592,8 @@ def _items(value: Any, line: int) -> Iterator[tuple[Any, Any]]:
         yield from enumerate(value)
     elif isinstance(value, int) and not isinstance(value, bool):
         if value > COUNT_MAX:
-            raise TemplateError(f"line {line}: range over {shown(value)[:40]}: want at most {COUNT_MAX}")
+            raise TemplateError(f"line {line}: range over {value_text(value)[:40]}: want at most {COUNT_MAX}")
         for number in range(value):
             yield number, number
     else:
-        raise TemplateError(f"line {line}: range cannot go over {shown(value)[:40]!r}")
+        raise TemplateError(f"line {line}: range cannot go over {value_text(value)[:40]!r}")

@@ -195,7 +195,7 @@ class Breaking:
                 self._files.link(name, "", HEALTHY)
         self._write("fault.heal", name, {"what": what})
 
-    def ended(self, name: str) -> None:
+    def on_ended(self, name: str) -> None:
         """Forget the pause of a process that has ended; its successor is not paused."""
         if (name, "down") in self._in_force:
             self._forget((name, "down"))

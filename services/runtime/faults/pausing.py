@@ -54,7 +54,7 @@ class Pause:
 
 
 @asynccontextmanager
-async def paused(
+async def pause_components(
     data: Path, components: tuple[str, ...], begins_anew: Callable[[str], bool], notify: Callable[[str], None]
 ) -> AsyncIterator[None]:
     """Pause the processes of these components, in the mesh on a directory; skip processes that already have a

@@ -21,7 +21,7 @@ SORTS, PROCESSES_TYPICAL = len(TELEMETRY_FOLDERS), 8
 
 
 class CommandLines:
-    """Remembers nothing; writes the files that arguments name. Each process also gets what `shared` returns."""
+    """Remembers nothing; writes the files that arguments name. Each process also gets what `shared_flags` returns."""
 
     def __init__(self, data: Path, options: MeshOptions, identities: MeshIdentities) -> None:
         self._data, self._options, self._identities = data, options, identities
@@ -69,16 +69,16 @@ class CommandLines:
 
     def kubelets(self) -> list[tuple[str, list[str]]]:
         """Return the processes of the nodes that the mesh is started with, by name. Raises: OSError."""
-        found: list[tuple[str, list[str]]] = []
+        processes: list[tuple[str, list[str]]] = []
         if self._options.definitions:
             for host, definitions in self._options.definitions.items():
                 path = self._data / RUN_FOLDER / f"nodes-{host}.json"
                 write_atomically(path, msgspec.json.encode(list(definitions)))
-                found.append((host, ["--nodes-file", str(path)]))
+                processes.append((host, ["--nodes-file", str(path)]))
         else:
             for host, (first, count) in node_blocks(self._options):
-                found.append((host, ["--nodes", str(count), "--first", str(first), "--name-prefix", NODE_PREFIX]))
-        return [(f"kubelet/{host}", self._kubelet_flags(host, arguments)) for host, arguments in found]
+                processes.append((host, ["--nodes", str(count), "--first", str(first), "--name-prefix", NODE_PREFIX]))
+        return [(f"kubelet/{host}", self._kubelet_flags(host, arguments)) for host, arguments in processes]
 
     def scaled_kubelet(self) -> list[str]:
         """Return how the process is started that hosts nodes that `keplab scale` made."""
@@ -111,7 +111,7 @@ class CommandLines:
 
     def drivers(self) -> list[tuple[str, list[str]]]:
         """Return the processes of the DRA drivers that node definitions ask for, by name. Raises: OSError."""
-        found: list[tuple[str, list[str]]] = []
+        processes: list[tuple[str, list[str]]] = []
         for definitions in self._options.definitions.values():
             for node in definitions:
                 for driver, definition in drivers_of(node):
@@ -120,10 +120,10 @@ class CommandLines:
                     arguments += ["--sockets-dir", str(self._data / SOCKETS_FOLDER)]
                     arguments += ["--data-dir", str(self._data / name)]
                     arguments += self._identities.driver_flags(name, driver, str(node["name"]))
-                    found.append((name, arguments))
-        return found
+                    processes.append((name, arguments))
+        return processes
 
-    def shared(self, name: str, servers: str) -> list[str]:
+    def shared_flags(self, name: str, servers: str) -> list[str]:
         """Return what every process gets after its own arguments. `servers`: HOST:PORT of the gRPC servers, with commas
         between; empty for the API servers themselves."""
         options = self._options

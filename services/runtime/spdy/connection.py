@@ -56,7 +56,7 @@ class Stream:
         # In pieces: who puts them into a queue holds no more than so many pieces.
         data = bytes(self._waiting[:CHUNK_BYTES])
         del self._waiting[:CHUNK_BYTES]
-        self._connection.consumed(len(data))
+        self._connection.on_consumed(len(data))
         return data
 
     async def write(self, data: bytes) -> None:
@@ -83,7 +83,7 @@ class Stream:
     def on_data(self, data: bytes, *, is_last: bool) -> None:
         """Take received data."""
         if self.is_reset:
-            self._connection.consumed(len(data))
+            self._connection.on_consumed(len(data))
             return
         self._waiting += data
         self._is_ended = self._is_ended or is_last
@@ -92,7 +92,7 @@ class Stream:
     def on_reset(self) -> None:
         """Mark both directions as ended."""
         self.is_reset = True
-        self._connection.consumed(len(self._waiting))
+        self._connection.on_consumed(len(self._waiting))
         self._waiting.clear()
         self._changed.set()
 
@@ -188,7 +188,7 @@ class Connection:
         self._writer.write(self._encoder.encode(frame))
         await self._writer.drain()
 
-    def consumed(self, count: int) -> None:
+    def on_consumed(self, count: int) -> None:
         """Count bytes that were consumed and wait no more."""
         self._waiting_bytes -= count
         if self._waiting_bytes <= WAITING_BYTES_MAX:

@@ -9,7 +9,7 @@ import msgspec
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.extensions.register import ALL
-from apiserver_fake.rest.versions import versioned
+from apiserver_fake.rest.versions import versioned_api
 from apiserver_fake.storage.writer import refusal
 from apiserver_fake.wiring import build
 from services.api.errors import ApiError
@@ -98,8 +98,8 @@ class Cluster:
         api = self.api
         if version:
             group = resource.partition(".")[2]
-            served = self.server.catalogue.served[group, version][resource.partition(".")[0]]
-            api = versioned(api, served)
+            served = self.server.catalogue.served_versions[group, version][resource.partition(".")[0]]
+            api = versioned_api(api, served)
         data = b"" if body is None else msgspec.json.encode(body)
         try:
             response = await api.call(Request(verb=verb, resource=resource, name=name, body=data, **fields))
@@ -119,7 +119,7 @@ class Cluster:
         return await self.call("get", DEFINITIONS, name, code=200)
 
     def is_served(self, version="v1", group=GROUP, plural="crontabs"):
-        return plural in self.server.catalogue.served.get((group, version), {})
+        return plural in self.server.catalogue.served_versions.get((group, version), {})
 
     async def watched(self, resource, seen, **fields):
         """Collect the events of a watch until it ends."""

@@ -111,7 +111,7 @@ def noted(world: Any, verb: str) -> list[Any]:
 def test_options_are_read_from_the_query_and_come_back_as_they_were(resource, subresource, query, path, wanted):
     found = connections.options_of(resource, subresource, MultiDict(query), path)
     assert found == {**wanted, "apiVersion": "v1"}
-    assert connections.completed(found) == found
+    assert connections.complete_options(found) == found
     if subresource != "proxy":
         assert connections.options_of(resource, subresource, connections.query_of(found), "") == found
 
@@ -122,7 +122,7 @@ def test_options_that_cannot_be_are_refused():
     with pytest.raises(BadRequest, match="ports='x'"):
         connections.options_of("pods", "portforward", MultiDict(ports="80,x"), "")
     with pytest.raises(ApiError, match="Expected `array \\| null`, got `str`"):
-        connections.completed({"kind": "PodExecOptions", "apiVersion": "v1", "command": "ls"})
+        connections.complete_options({"kind": "PodExecOptions", "apiVersion": "v1", "command": "ls"})
 
 
 @scene

@@ -295,7 +295,7 @@ def test_tables_have_the_defined_columns_or_the_age(columns, names, cells):
     async def test(cluster):
         made = await cluster.call("create", body=a_crontab(), code=201)
         await asyncio.sleep(10)
-        resource = cluster.server.catalogue.served[GROUP, "v1"]["crontabs"].resource
+        resource = cluster.server.catalogue.served_versions[GROUP, "v1"]["crontabs"].resource
         table = tables.table_of(resource, made, cluster.server._clock.wall())
 
         assert [each["name"] for each in table["columnDefinitions"]] == names

@@ -200,7 +200,7 @@ def test_a_watch_ends_when_its_kind_is_defined_anew_and_goes_on_where_it_was():
         await asyncio.wait_for(watching, 1)
 
         assert [kind for kind, _ in seen if kind != "BOOKMARK"] == ["ADDED", "END"]
-        columns = cluster.server.catalogue.served[GROUP, "v1"]["crontabs"].resource.columns
+        columns = cluster.server.catalogue.served_versions[GROUP, "v1"]["crontabs"].resource.columns
         assert [column.name for column in columns] == ["Name", "Spec"]
 
     in_cluster(test)
@@ -212,7 +212,7 @@ def test_a_watch_goes_on_when_nothing_of_a_definition_changed_that_matters_to_it
         seen = []
         watching = asyncio.create_task(cluster.watched(CRONTABS, seen))
         await asyncio.sleep(1)
-        before = cluster.server.catalogue.served[GROUP, "v1"]["crontabs"]
+        before = cluster.server.catalogue.served_versions[GROUP, "v1"]["crontabs"]
 
         found["metadata"]["annotations"] = {"owner": "team"}
         await cluster.call("update", DEFINITIONS, CRONTABS, found, code=200)
@@ -222,6 +222,6 @@ def test_a_watch_goes_on_when_nothing_of_a_definition_changed_that_matters_to_it
         assert not watching.done()
         watching.cancel()
         assert [kind for kind, _ in seen if kind != "BOOKMARK"] == ["ADDED"]
-        assert cluster.server.catalogue.served[GROUP, "v1"]["crontabs"] is before
+        assert cluster.server.catalogue.served_versions[GROUP, "v1"]["crontabs"] is before
 
     in_cluster(test)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from apiserver_fake.rest.versions import versioned
+from apiserver_fake.rest.versions import versioned_api
 from lab.scenarios.simulation import simloop
 from services.api.wire import Request
 from tests.component.apiserver_fake.custom_resources import Machine
@@ -24,13 +24,13 @@ def answers(*calls):
         async with Machine().cluster() as cluster:
             found = []
             for verb, group, body in calls:
-                served = cluster.server.catalogue.served[group, "v1"]["events"]
+                served = cluster.server.catalogue.served_versions[group, "v1"]["events"]
                 name = "" if verb == "create" else "e"
                 request = Request(
                     verb=verb, resource="events", namespace="default", name=name, body=msgspec.json.encode(body),
                     patch_type="merge" if verb == "patch" else "", field_validation="Strict",
                 )  # fmt: skip
-                response = await versioned(cluster.api, served).call(request)
+                response = await versioned_api(cluster.api, served).call(request)
                 causes = [] if response.is_ok else response.error().details["causes"]
                 found.append((response.code, [f"{each['field']}: {each['message']}" for each in causes]))
             return found

@@ -697,7 +697,7 @@ def test_a_token_that_another_server_made_good_is_no_refusal_in_the_audit_log(be
     recorded = []
 
     class Audit:
-        def refused(self, asked, source, **others):
+        def record_unauthenticated(self, asked, source, **others):
             recorded.append(others["tried"])
 
         def begin(self, *asked, **others):

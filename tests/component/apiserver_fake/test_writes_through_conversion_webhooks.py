@@ -15,7 +15,7 @@ from aiohttp import web
 from apiserver_fake.registry.admission.rehearsals import Rehearsals
 from apiserver_fake.registry.conversion import Conversion
 from apiserver_fake.registry.sessions import Unconverted
-from apiserver_fake.rest.versions import versioned
+from apiserver_fake.rest.versions import versioned_api
 from services.api.identity import ADMIN
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.wire import Request, WatchRequest
@@ -84,12 +84,12 @@ async def define(world: Any, handler: Any = convert) -> None:
             "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "conversion": conversion,
                      "versions": [a_version(name) for name in FIELDS]}}  # fmt: skip
     await world("create", DEFINITIONS, body=body, namespace="")
-    await until(lambda: (GROUP, "v2") in world.server.catalogue.served)
+    await until(lambda: (GROUP, "v2") in world.server.catalogue.served_versions)
 
 
 async def answer(world: Any, verb: str, name: str = "", body: Any = None, version: str = "v2", **more: Any) -> Any:
     """Return the response to a client of REST that knows one version."""
-    api = versioned(world.server.api_for(ADMIN), world.server.catalogue.served[GROUP, version]["cvs"])
+    api = versioned_api(world.server.api_for(ADMIN), world.server.catalogue.served_versions[GROUP, version]["cvs"])
     data = b"" if body is None else msgspec.json.encode(body)
     fields = {"namespace": "default", "field_manager": version, "field_validation": "Warn", **more}
     return await api.call(Request(verb=verb, resource=CVS, name=name, body=data, **fields))
@@ -181,8 +181,8 @@ async def test_an_object_is_converted_before_it_is_written_after_its_stored_vers
 @scene
 async def test_a_watch_through_a_converted_version_has_what_was_written_through_another(world):
     await define(world)
-    served = world.server.catalogue.served[GROUP, "v2"]["cvs"]
-    api = versioned(world.server.api_for(ADMIN), served)
+    served = world.server.catalogue.served_versions[GROUP, "v2"]["cvs"]
+    api = versioned_api(world.server.api_for(ADMIN), served)
     await call(world, "create", body=a_cv("v3", size=1), version="v3")
     seen: list[Any] = []
 
@@ -323,6 +323,6 @@ def test_the_time_a_conversion_may_take_is_that_of_the_request(is_answered):
             await asyncio.Event().wait()
         return documents
 
-    found = asyncio.run(Rehearsals._converted(Unconverted(Conversion(question=ask), [{}]), 0.01))
+    found = asyncio.run(Rehearsals._await_conversion(Unconverted(Conversion(question=ask), [{}]), 0.01))
 
     assert (found == [{}]) is is_answered

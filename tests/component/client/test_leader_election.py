@@ -178,7 +178,7 @@ def test_a_write_made_under_an_older_epoch_is_refused_and_its_writer_stops_leadi
     async def act(cluster, group):
         first, second = cluster.candidate("a"), cluster.candidate("a", life=2)  # which need not wait for its own lease
         old = cluster.client("old")
-        old.lead(await first.acquire(), first.deposed)
+        old.lead(await first.acquire(), first.on_deposed)
         holding = asyncio.create_task(first.hold())
         await old.create("configmaps", configmap("before"))
         await second.acquire()

@@ -35,7 +35,7 @@ rules:
 ACT = """
 import asyncio
 from services.api.meta import Key
-from services.controllers.wiring import registered
+from services.controllers.wiring import registered_controllers
 from tests.component.controllers.conftest import play
 
 async def act(world):
@@ -45,7 +45,7 @@ async def act(world):
     pod = await world.admin.get("pods", Key("default", "p"))
     return pod["metadata"].get("annotations", {}).get("greeting")
 
-print(list(registered())[-1], play(act, controllers=("greeter",)))
+print(list(registered_controllers())[-1], play(act, controllers=("greeter",)))
 """
 
 

@@ -51,7 +51,7 @@ def asked(docker):
 
 
 def test_containers_are_named_as_components_and_a_kubelets_by_its_host(docker):
-    found = Containers("lab", str(docker)).found()
+    found = Containers("lab", str(docker)).by_name()
 
     assert ["apiserver", "kubelet/ccc", "scheduler"] == sorted(found)
     assert "id-k" == found["kubelet/ccc"].id
@@ -59,20 +59,20 @@ def test_containers_are_named_as_components_and_a_kubelets_by_its_host(docker):
 
 def test_a_project_without_containers_is_one_line(docker):
     with pytest.raises(MeshError, match="no container belongs to the compose project 'other'"):
-        Containers("other", str(docker)).found()
+        Containers("other", str(docker)).by_name()
 
 
 def test_what_is_killed_is_started_again_by_hand(docker):
     containers = Containers("lab", str(docker))
 
-    asyncio.run(containers.kill(containers.found()["scheduler"], 0.0))
+    asyncio.run(containers.kill(containers.by_name()["scheduler"], 0.0))
 
     assert ["kill -s KILL id-sched", "start id-sched"] == asked(docker)
 
 
 def test_what_is_cut_off_is_put_back_under_the_name_of_its_service_once(docker):
     containers = Containers("lab", str(docker))
-    scheduler = containers.found()["scheduler"]
+    scheduler = containers.by_name()["scheduler"]
 
     containers.cut(scheduler, is_cut=True)
     containers.cut(scheduler, is_cut=True)
@@ -88,7 +88,7 @@ def test_the_last_line_of_what_the_client_says_is_why_it_is_not_possible(docker)
     containers = Containers("lab", str(docker))
 
     with pytest.raises(NotPossible, match="pause: Error response from daemon: cannot pause"):
-        asyncio.run(containers.pause(containers.found()["scheduler"], 0.0))
+        asyncio.run(containers.pause(containers.by_name()["scheduler"], 0.0))
 
 
 def test_settings_and_the_published_port_are_the_containers_own(docker):
@@ -102,4 +102,4 @@ def test_settings_and_the_published_port_are_the_containers_own(docker):
 
 def test_a_client_that_is_not_there_is_one_line():
     with pytest.raises(MeshError, match=r"no-docker ps: .*No such file"):
-        Containers("lab", "/no-docker").found()
+        Containers("lab", "/no-docker").by_name()

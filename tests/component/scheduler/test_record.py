@@ -8,7 +8,7 @@ import pytest
 from scheduler.config import SchedulerConfig
 from scheduler.entry import PluginEntry
 from scheduler.explain.record_text import ANNOTATIONS_MAX_BYTES, size_of
-from scheduler.framework.status import SUCCESS, Code, Status, failed
+from scheduler.framework.status import SUCCESS, Code, Status, error_status
 from scheduler.wiring import build
 from services.api.errors import ApiError
 from services.api.meta import Key
@@ -123,7 +123,7 @@ class Waiting:
         return SUCCESS
 
     async def pre_bind(self, state, pod, node_name, client):
-        return failed("a <disk> & a half")
+        return error_status("a <disk> & a half")
 
 
 def waiting_world(tmp_path):

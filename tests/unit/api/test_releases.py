@@ -90,7 +90,7 @@ def test_what_is_set_besides_the_release_wins_in_any_order(order):
 def test_an_arm_sets_the_release_over_what_a_scenario_has_set():
     scenario = Switches.parse(["emulate.version=1.37", "gang.generation=W3"])
 
-    arm = scenario.replace(Switches.parse(["emulate.version=1.35"]).chosen)
+    arm = scenario.replace(Switches.parse(["emulate.version=1.35"]).chosen_values)
 
     assert (arm.choice("balanced.formula"), arm.choice("gang.generation")) == ("v135", "W3")
 

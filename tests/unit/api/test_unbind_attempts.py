@@ -25,8 +25,8 @@ def test_kubelet_unbinding_9_one_attempt_is_forgiven_for_every_ten_minutes_witho
     now = 1_800_000_000.0
     times = [format_time(now - 60 * minutes) for minutes in minutes_ago]
 
-    assert DECAYS.counted(count, times, now) == counted
-    assert UnbindSwitches().counted(count, times, now) == count
+    assert DECAYS.count_attempts(count, times, now) == counted
+    assert UnbindSwitches().count_attempts(count, times, now) == count
 
 
 def test_kubelet_unbinding_4_2_each_form_has_one_spelling():

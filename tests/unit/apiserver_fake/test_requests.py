@@ -12,7 +12,7 @@ def counted(*answered, begun=(0, 0)):
     requests = Requests(lambda name: VERSIONS.get(name, ""))
     requests.begun[:] = begun
     for request, code, took_s in answered:
-        requests.ended(request, code, took_s, "")
+        requests.on_ended(request, code, took_s, "")
     return requests.metrics()
 
 
@@ -85,7 +85,7 @@ def test_requests_in_flight_are_those_begun_that_have_no_answer():
 def test_sorts_of_requests_above_the_limits_are_counted_together():
     requests = Requests(lambda _: "v1")
     for number in range(COUNTED_MAX + 10):
-        requests.ended(Request(verb="get", resource=f"kind{number:05}.example.com", name="x"), 200, 0.1, "")
+        requests.on_ended(Request(verb="get", resource=f"kind{number:05}.example.com", name="x"), 200, 0.1, "")
 
     found = requests.metrics()
 

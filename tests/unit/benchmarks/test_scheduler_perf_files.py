@@ -7,7 +7,7 @@ from lab.benchmarks.scheduler_perf.located_yaml import FileError, load
 from lab.benchmarks.scheduler_perf.object_templates import ObjectTemplate
 from lab.benchmarks.scheduler_perf.opcodes import OPCODES, CreatePods
 from lab.benchmarks.scheduler_perf.run import uses_claim_templates
-from lab.benchmarks.scheduler_perf.selection import Unselected, gates_of, is_enabled, selected
+from lab.benchmarks.scheduler_perf.selection import Unselected, gates_of, is_enabled, select_workloads
 
 FILE = """\
 - name: Basic
@@ -249,13 +249,13 @@ def test_labels_select_as_upstreams_filter(label_filter, labels, runs):
 
 
 def test_nothing_selected_says_what_there_is():
-    assert [each.name for each in selected(read(), "/5", "")] == ["5Nodes", "500Nodes"]
+    assert [each.name for each in select_workloads(read(), "/5", "")] == ["5Nodes", "500Nodes"]
     with pytest.raises(Unselected, match="no workload matches --workload 'Basics/5Nodes'; there is Basic/5Nodes"):
-        selected(read(), "Basics/5Nodes", "")
+        select_workloads(read(), "Basics/5Nodes", "")
     with pytest.raises(Unselected, match="they have case-label, performance, short, and --labels '' selects all"):
-        selected(read(), "", "slow")
+        select_workloads(read(), "", "slow")
     with pytest.raises(Unselected, match=r"--workload '\['"):
-        selected(read(), "[", "")
+        select_workloads(read(), "[", "")
 
 
 def test_gates_are_switches_and_unknown_ones_are_refused_or_named():

@@ -8,7 +8,7 @@ from lab.benchmarks.scheduler_perf.cases import LabelValues, MetricsCollectorCon
 from lab.benchmarks.scheduler_perf.collectors import Throughput
 from lab.benchmarks.scheduler_perf.data_items import DataItem
 from lab.benchmarks.scheduler_perf.pods import Pods, PodState, SeenPod
-from lab.benchmarks.scheduler_perf.typed_values import typed
+from lab.benchmarks.scheduler_perf.typed_values import with_text_amounts
 from services.api.meta import Key
 from services.telemetry.exposition import exposition
 from services.telemetry.metrics import Histogram, Metrics, gauge, histogram
@@ -19,7 +19,7 @@ def test_throughput_leaves_the_first_sample_out_and_merges_empty_intervals():
 
     def pods(count, at, namespace="a", app="x"):
         for _ in range(count):
-            throughput.seen(Key(namespace, "p"), {"app": app, "more": "y"}, at)
+            throughput.observe(Key(namespace, "p"), {"app": app, "more": "y"}, at)
 
     throughput.sample(1.0)  # nothing yet
     pods(7, 1.5)
@@ -163,10 +163,10 @@ def test_a_pod_is_attempted_once_it_has_a_node_or_was_found_to_have_none(documen
 
 
 def test_amounts_are_sent_as_texts_and_nodes_offer_their_capacity():
-    node = typed({"kind": "Node", "status": {"capacity": {"cpu": 4, "memory": "1Gi", "x.io/y": 1.5}}})
-    pod = typed({"kind": "Pod", "spec": {"containers": [{"resources": {"requests": {"cpu": 9}}}]}})
+    node = with_text_amounts({"kind": "Node", "status": {"capacity": {"cpu": 4, "memory": "1Gi", "x.io/y": 1.5}}})
+    pod = with_text_amounts({"kind": "Pod", "spec": {"containers": [{"resources": {"requests": {"cpu": 9}}}]}})
 
     assert node["status"]["capacity"] == {"cpu": "4", "memory": "1Gi", "x.io/y": "1.5"}
     assert node["status"]["allocatable"] == node["status"]["capacity"]
     assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "9"}
-    assert typed({"kind": "Pod"}) == {"kind": "Pod"}
+    assert with_text_amounts({"kind": "Pod"}) == {"kind": "Pod"}

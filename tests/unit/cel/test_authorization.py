@@ -90,7 +90,7 @@ def test_an_expression_may_ask_twice() -> None:
     asked = "authorizer.group('').resource('pods').check('{}').allowed()"
     twice = ENVIRONMENT.compile(f"{asked.format('get')} && {asked.format('get')}")
     assert twice.cost.most == 700_008
-    assert twice.measured(list(VARIABLES.values())) == (True, 700_008)
+    assert twice.evaluate_with_cost(list(VARIABLES.values())) == (True, 700_008)
     with pytest.raises(EvaluationError, match="operation cancelled: actual cost limit exceeded"):
         evaluated(" || ".join(asked.format(verb) for verb in "abc"))
 

@@ -163,7 +163,7 @@ def test_a_long_chain_of_optional_mappings_is_compiled_at_once_and_cancelled():
 def test_what_may_be_nested_can_be_evaluated(expression):
     program = environment().compile(expression)
 
-    assert program.measured(({},))[0] is program.evaluate_in(({},))
+    assert program.evaluate_with_cost(({},))[0] is program.evaluate_in(({},))
 
 
 def test_the_one_value_of_an_attribute_may_be_false_or_zero():

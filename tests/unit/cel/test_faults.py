@@ -51,8 +51,8 @@ def test_a_lone_surrogate_in_a_fault_does_not_keep_it_from_being_written(reporte
 
 
 def test_a_fault_is_spoken_of_in_one_line():
-    assert "ValueError: first" == faults.spoken(ValueError("first\nsecond"))
-    assert "MemoryError" == faults.spoken(MemoryError())
+    assert "ValueError: first" == faults.fault_text(ValueError("first\nsecond"))
+    assert "MemoryError" == faults.fault_text(MemoryError())
 
 
 def test_a_listener_takes_new_faults(monkeypatch):

@@ -21,7 +21,7 @@ def value(expression, **variables):
     """Evaluate both ways, with costs counted and without; they must agree."""
     program = CEL.compile(expression)
     inputs = {"x": None, "n": 0} | variables
-    counted, _ = program.measured([inputs["x"], inputs["n"]])
+    counted, _ = program.evaluate_with_cost([inputs["x"], inputs["n"]])
     found = program.evaluate(inputs)
     assert repr(found) == repr(counted)
     return found

@@ -26,7 +26,7 @@ CEL = Environment({"n": types.INT, "s": types.STRING})
 def value(expression, **variables):
     program = CEL.compile(expression)
     inputs = {"n": 0, "s": ""} | variables
-    assert repr(program.measured(list(inputs.values()))[0]) == repr(program.evaluate(inputs))
+    assert repr(program.evaluate_with_cost(list(inputs.values()))[0]) == repr(program.evaluate(inputs))
     return program.evaluate(inputs)
 
 

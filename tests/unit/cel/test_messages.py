@@ -89,4 +89,4 @@ def test_what_a_field_cannot_hold_is_an_error(expression: str, message: str) -> 
 
 def test_making_a_message_costs_forty() -> None:
     program = ENVIRONMENT.compile("google.protobuf.Int32Value{value: 1} == 1")
-    assert (program.cost.most, program.measured([])) == (41, (True, 41))
+    assert (program.cost.most, program.evaluate_with_cost([])) == (41, (True, 41))

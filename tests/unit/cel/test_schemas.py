@@ -6,7 +6,7 @@ import pytest
 
 from services.cel import schemas, types
 from services.cel.environment import CompileError, Environment, EvaluationError
-from services.cel.schemas import Declared, declare, escaped, unescaped, value
+from services.cel.schemas import Declared, declare, escape, unescape, value
 from services.cel.values import NONE, Duration, Optional
 
 TEXT, INTEGER = {"type": "string"}, {"type": "integer"}
@@ -219,9 +219,9 @@ def test_durations_may_be_spelled_out() -> None:
     ],
 )
 def test_names_are_escaped_and_unescaped(name: str, said: str | None) -> None:
-    assert escaped(name) == said
+    assert escape(name) == said
     if said is not None:
-        assert unescaped(said) == name
+        assert unescape(said) == name
 
 
 def test_schemas_that_no_expression_can_refer_to_have_no_type() -> None:

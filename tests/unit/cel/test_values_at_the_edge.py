@@ -133,7 +133,7 @@ def test_whatever_a_function_raises_the_evaluation_ends_with_an_error_of_the_lan
     _, answer, cost = program.outcome({"self": "a"})
     assert (str(raised.value), True) == (str(answer), cost > 0)
     with pytest.raises(InternalError):
-        program.measured(["a"])
+        program.evaluate_with_cost(["a"])
 
 
 def test_a_fault_in_an_expression_is_reported_once_with_its_stack(reported):
@@ -161,7 +161,7 @@ def test_a_fault_while_an_expression_is_compiled_is_an_error_of_its_evaluation(m
 
     monkeypatch.setattr(environment, "check", broken)
     with pytest.raises(InternalError, match="internal error: RecursionError: too deep"):
-        CEL.compiled("1 + 1")
+        CEL.compile_anew("1 + 1")
     assert ["the expression 1 + 1"] == [subject for subject, _ in reported]
 
 

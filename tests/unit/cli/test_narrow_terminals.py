@@ -9,7 +9,7 @@ import pytest
 from lab.cli import output, results
 from lab.cli.__main__ import run
 from lab.cli.command_table import COMMANDS
-from lab.cli.tables import WIDE, fitted, hanging, plain
+from lab.cli.tables import WIDE, fit_table, hanging, plain
 from services.api.switches import REGISTER
 
 WIDTHS = (40, 80, 120, 200)
@@ -92,7 +92,7 @@ def test_processes_are_a_table_where_it_fits_and_blocks_elsewhere(terminal, colu
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_figures_of_a_narrow_comparison_stand_beside_their_arm(columns):
     rows = [("pods that ran", "12", "14"), ("time until all pods ran", "3.512 s", "1.2 s")]
-    lines = [line for line, _ in fitted(("", "fail", "unbind"), rows, [True, False, False], columns)]
+    lines = [line for line, _ in fit_table(("", "fail", "unbind"), rows, [True, False, False], columns)]
 
     assert max(map(len, lines)) <= columns
     assert {"3.512", "14"} <= set(words(lines))

@@ -90,7 +90,7 @@ def test_takes_hands_over_one_record():
 def parsed(monkeypatch, *words):
     """Return the record of a command line of `keplab up`."""
     seen = []
-    monkeypatch.setattr(up_module, "_held", lambda data, fd: (False, -1))
+    monkeypatch.setattr(up_module, "_lock_directory", lambda data, fd: (False, -1))
     context = up_module.up.make_context("up", list(words))
     seen.append(UpOptions(**context.params))
     return seen[0]

@@ -26,8 +26,8 @@ def test_what_cannot_be_read_is_unknown_and_what_is_not_there_is_nought(tmp_path
     registry = tmp_path / SOCKETS_FOLDER / "n1" / module.REGISTRY
     registry.mkdir(parents=True)
     known = {"node": "n1", "driver": DRIVER, "registered": True, "socket": str(registry / "absent.sock")}
-    monkeypatch.setattr(module, "_known", lambda _, headers: iter([dict(known)]))
-    monkeypatch.setattr(module, "_published", lambda _: published)
+    monkeypatch.setattr(module, "_kubelet_drivers", lambda _, headers: iter([dict(known)]))
+    monkeypatch.setattr(module, "_slices_by_driver", lambda _: published)
 
     (found,) = registered_drivers(tmp_path, {"kubeconfig": "k", "processes": []})
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lab.cli.commands.scale import _served
+from lab.cli.commands.scale import _served_resource
 
 LAMPS = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -38,6 +38,6 @@ class Definitions:
     ],
 )
 def test_a_kind_is_served_that_is_built_in_or_that_a_definition_defines(api_version, kind, name):
-    found = asyncio.run(_served(Definitions(), api_version, kind))
+    found = asyncio.run(_served_resource(Definitions(), api_version, kind))
 
     assert (found.name if found is not None else None) == name

@@ -6,7 +6,7 @@ import pytest
 
 from lab.cli import scenario_files
 from lab.cli.__main__ import run
-from lab.cli.scenario_files import called, find, head, shipped
+from lab.cli.scenario_files import find, head, path_in_command, shipped_folder
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,18 +20,20 @@ def elsewhere(tmp_path, monkeypatch):
 def test_a_name_or_a_path_below_experiments_is_found_from_any_folder(elsewhere):
     runaway = ROOT / "experiments" / "runaway" / "runaway.txt"
 
-    assert shipped() == ROOT / "experiments"
+    assert shipped_folder() == ROOT / "experiments"
     for text in ("runaway", "runaway.txt", "runaway/runaway", "experiments/runaway/runaway.txt"):
         assert find(text) == runaway
     assert find("experiments/runaway") == runaway.parent
 
 
 def test_a_shipped_scenario_is_called_by_a_path_that_is_found_from_any_folder(elsewhere):
-    assert called(find("runaway")) == "experiments/runaway/runaway.txt"
-    assert called(Path("mine.txt")) == "mine.txt"
+    assert path_in_command(find("runaway")) == "experiments/runaway/runaway.txt"
+    assert path_in_command(Path("mine.txt")) == "mine.txt"
     (elsewhere / "experiments" / "runaway").mkdir(parents=True)
     (elsewhere / "experiments" / "runaway" / "runaway.txt").touch()
-    assert called(shipped() / "runaway" / "runaway.txt") == str(shipped() / "runaway" / "runaway.txt")
+    assert path_in_command(shipped_folder() / "runaway" / "runaway.txt") == str(
+        shipped_folder() / "runaway" / "runaway.txt"
+    )
 
 
 def test_what_is_here_goes_before_what_is_shipped(elsewhere):
@@ -48,7 +50,7 @@ def test_a_wheel_has_the_experiments_inside(elsewhere, monkeypatch):
     inside.mkdir(parents=True)
     monkeypatch.setattr(scenario_files, "PACKAGE", elsewhere / "lab")
 
-    assert shipped() == inside
+    assert shipped_folder() == inside
 
 
 def test_a_name_of_several_scenarios_is_refused_with_their_paths(elsewhere):
@@ -67,7 +69,7 @@ def test_a_name_that_is_none_is_refused_with_those_that_are_spelled_alike(elsewh
 
 
 def test_no_two_shipped_scenarios_have_one_name():
-    found = [path.stem for path in shipped().rglob("*.txt")]
+    found = [path.stem for path in shipped_folder().rglob("*.txt")]
 
     assert len(found) == len(set(found))
 

@@ -17,13 +17,13 @@ from services.api.kinds.resourceclaim import CLAIMS
 from services.api.meta import AnyObject
 from services.api.resources import resource_of_view
 from services.api.switches import Switches
-from services.controllers.wiring import registered
+from services.controllers.wiring import registered_controllers
 from services.runtime.roles import CLAIM_FOLDER, FILE, OF_EVERY_CONTROLLER, controller_roles
 
 FOLDER = Path(services.controllers.__file__).parent
 ROOT = FOLDER.parents[1]
 ROLES = (*controller_roles(), *controller_roles(CLAIM_FOLDER))
-REGISTERED = (*registered().values(), *CONTROLLERS_OF_CLAIMS)
+REGISTERED = (*registered_controllers().values(), *CONTROLLERS_OF_CLAIMS)
 PLACES = {
     path.parent.name: path.parent
     for top in (FOLDER, Path(claim_controller.__file__).parent)

@@ -572,7 +572,7 @@ def test_configuration_of_the_class_comes_before_the_claims_own_and_says_for_whi
 
 
 def test_an_attribute_that_is_a_list_has_no_value_without_the_gate():
-    assert attribute(["a"]).typed is None
+    assert attribute(["a"]).typed_value is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.exchange.scale import add_cidr, add_ip, planned, read_resources, resource_named
+from lab.exchange.scale import add_cidr, add_ip, plan_objects, read_resources, resource_named
 from lab.exchange.stream import Refused
 
 
@@ -13,21 +13,21 @@ def there(*names):
 
 
 def test_gaps_are_filled_and_names_are_numbered():
-    plan = planned("node", there("node-000000", "node-000002"), 4, 6)
+    plan = plan_objects("node", there("node-000000", "node-000002"), 4, 6)
 
     assert (plan.make, plan.delete) == ((("node-000001", 1), ("node-000003", 3)), ())
 
 
 def test_the_newest_go():
-    assert planned("node", there("node-2", "node-0", "node-1"), 1, 1).delete == ("node-0", "node-1")
-    assert planned("node", there("a"), 1, 6) == ((), ())
-    assert planned("node", there("a"), 0, 6).delete == ("a",)
+    assert plan_objects("node", there("node-2", "node-0", "node-1"), 1, 1).delete == ("node-0", "node-1")
+    assert plan_objects("node", there("a"), 1, 6) == ((), ())
+    assert plan_objects("node", there("a"), 0, 6).delete == ("a",)
 
 
 def test_one_object_may_go_without_a_number_and_two_may_not():
-    assert planned("node", (), 1, 0).make == (("node", 0),)
+    assert plan_objects("node", (), 1, 0).make == (("node", 0),)
     with pytest.raises(Refused, match="want a serial number for more than one object"):
-        planned("node", (), 2, 0)
+        plan_objects("node", (), 2, 0)
 
 
 def test_the_node_template_has_kwoks_values_and_takes_others():

@@ -63,7 +63,7 @@ def test_23_a_status_is_found_and_mended_and_a_second_run_is_clean(written):
 
     code, fixed = found(path, "--fix")
     assert (code, fixed["fixed"], fixed["left"]) == (0, {"W0000": 1, "K0002": 1}, 0)
-    (first_event, last) = decode(path.read_bytes(), "t").decoded("t")
+    (first_event, last) = decode(path.read_bytes(), "t").decode_events("t")
     assert "status" not in first_event.applied_objs[0]
     assert last.deleted_objs == []
     assert found(path) == (0, {"findings": [], "fixed": {}, "left": 0})
@@ -75,7 +75,7 @@ def test_what_pods_need_and_is_not_there_is_found_and_mended(written):
     assert sorted(each["code"] for each in found(path)[1]["findings"]) == ["E0001", "E0002", "E0003", "E0004", "E0005"]
 
     assert found(path, "--fix")[0] == 0
-    (only,) = decode(path.read_bytes(), "t").decoded("t")
+    (only,) = decode(path.read_bytes(), "t").decode_events("t")
     spec = only.applied_objs[0]["spec"]["template"]["spec"]
     assert "serviceAccountName" not in spec
     assert [each["name"] for each in spec["containers"][0]["env"]] == ["A", "C"]
@@ -289,7 +289,7 @@ def test_a_file_of_skel_rewrites_a_trace_and_keeps_the_rest(written, tmp_path):
     code, _ = keplab("trace-check", path, "--skel", skel, "--write", tmp_path / "new.sktrace")
 
     made = decode((tmp_path / "new.sktrace").read_bytes(), "t")
-    events = list(made.decoded("t"))
+    events = list(made.decode_events("t"))
     assert code == 0
     assert events[1].applied_objs[0]["spec"]["suspend"] is True
     assert events[2].deleted_objs == []

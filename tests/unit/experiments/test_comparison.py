@@ -7,9 +7,9 @@ import pytest
 
 from lab.experiments.document import SCHEMA, DocumentError, SwitchRow, document_of, read_document
 from lab.experiments.fates import DIFFERENCES_MAX, NEVER, Fate, FateGroup, PodDifference, fate_of
-from lab.experiments.figures import described, in_order, label_of, scale_of
+from lab.experiments.figures import describe_measure, in_order, label_of, scale_of
 from lab.experiments.headline import NONE_OF, RANKS
-from lab.experiments.page_document import shown
+from lab.experiments.page_document import page_texts
 from lab.experiments.views import markdown, text
 from lab.scenarios.measures.history import PodHistory
 from lab.scenarios.measures.register import MEASURES, Measure
@@ -123,7 +123,7 @@ def test_few_runs_of_real_processes_have_why_not_judged_however_alike_their_sign
     assert "--seeds 6 does" in made.result
     assert not re.search("median|better|worse|instead of", made.result)
     assert made.why_not_judged
-    (found,) = shown(made).rows
+    (found,) = page_texts(made).rows
     assert ("", False, "") == (found.differences[0].judged, found.differences[0].is_clear, found.differences[0].p)
     assert not re.search("better|worse", text(made) + markdown(made))
     assert made == read_document(msgspec.json.encode(document_of(made)), "kept")
@@ -169,9 +169,9 @@ def test_what_the_scenario_states_comes_first_equal_or_not_and_stands_in_the_tab
         "CPU freed beyond what the resize needs does not differ: 0 cores in both arms. "
         "With unbind, time of all pods in the queue's unschedulable pool: median "
     )
-    assert ["overfreed", "queue_unschedulable_s"] == [each.name for each in made.tabled()]
+    assert ["overfreed", "queue_unschedulable_s"] == [each.name for each in made.tabled_measures()]
     assert "equal in 6 of 6" in text(made)
-    assert ["overfreed", "queue_unschedulable_s"] == shown(made).first
+    assert ["overfreed", "queue_unschedulable_s"] == page_texts(made).first
 
 
 def test_a_difference_that_does_not_matter_is_folded_and_neither_named_nor_judged():
@@ -355,17 +355,17 @@ def test_a_label_leaves_the_unit_to_the_figure_and_is_one_measures_own():
     labels = [label_of(measure) for measure in MEASURES]
 
     assert len(set(labels)) == len(labels)
-    assert label_of(described("status_stale_min")) == "Pods' status is stale"
-    assert label_of(described("claim_kib_written")) == "ResourceClaims written, size"
+    assert label_of(describe_measure("status_stale_min")) == "Pods' status is stale"
+    assert label_of(describe_measure("claim_kib_written")) == "ResourceClaims written, size"
 
 
 def test_a_measure_that_is_not_described_is_shown_by_its_name_and_ending():
     stated = Measure("queue_wait_s", "ms", "Wait", "lower", "")
 
-    assert (label_of(described("imbalance")), described("imbalance").unit) == ("imbalance", "")
-    assert (label_of(described("queue_wait_s")), described("queue_wait_s").unit) == ("queue_wait", "s")
-    assert described("queue_wait_s", [stated]) == stated
-    assert label_of(described("cpu_imbalance_end")) == "Imbalance of cpu over nodes at the end"
+    assert (label_of(describe_measure("imbalance")), describe_measure("imbalance").unit) == ("imbalance", "")
+    assert (label_of(describe_measure("queue_wait_s")), describe_measure("queue_wait_s").unit) == ("queue_wait", "s")
+    assert describe_measure("queue_wait_s", [stated]) == stated
+    assert label_of(describe_measure("cpu_imbalance_end")) == "Imbalance of cpu over nodes at the end"
 
 
 def test_what_a_scenario_states_stands_first_then_the_register_s_order():

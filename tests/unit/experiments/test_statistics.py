@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from lab.experiments.statistics import RESAMPLES, SEEDS_MIN, Paired, Spread, paired, spread
+from lab.experiments.statistics import RESAMPLES, SEEDS_MIN, Paired, Spread, spread_of, summarize_differences
 
 
 @pytest.fixture(autouse=True)
@@ -17,18 +17,18 @@ def no_warning():
 
 
 def test_spread_is_median_quartiles_and_ends():
-    assert spread([5, 1, 2, 4, 3]) == Spread(5, 3.0, 2.0, 4.0, 1.0, 5.0)
-    assert spread([1.0, 2.0]).median == 1.5
-    assert spread([7.0]) == Spread(1, 7.0, 7.0, 7.0, 7.0, 7.0)
-    assert spread([]) == Spread(0)
+    assert spread_of([5, 1, 2, 4, 3]) == Spread(5, 3.0, 2.0, 4.0, 1.0, 5.0)
+    assert spread_of([1.0, 2.0]).median == 1.5
+    assert spread_of([7.0]) == Spread(1, 7.0, 7.0, 7.0, 7.0, 7.0)
+    assert spread_of([]) == Spread(0)
 
 
 def test_the_interval_of_differences_holds_the_median_and_is_the_same_each_time():
     chance = random.Random(1)
     differences = [chance.gauss(-3.0, 1.0) for _ in range(20)]
-    found = paired("x", differences)
+    found = summarize_differences("x", differences)
 
-    assert found == paired("x", differences)
+    assert found == summarize_differences("x", differences)
     low, high = found.interval
     assert min(differences) <= low < found.median < high < 0
     assert (found.seeds, found.lower, found.higher, found.equal) == (20, 20, 0, 0)
@@ -42,7 +42,7 @@ def test_the_interval_is_that_of_the_median_over_resampled_seeds():
     medians = sorted(sorted(chance.choices(differences, k=7))[3] for _ in range(4 * RESAMPLES))
     cut = len(medians) // 40
 
-    assert paired("x", differences).interval == (medians[cut], medians[-cut - 1])
+    assert summarize_differences("x", differences).interval == (medians[cut], medians[-cut - 1])
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_interval_is_that_of_the_median_over_resampled_seeds():
 )
 def test_intervals_are_those_of_another_library(differences, interval):
     """Expected: SciPy 1.17 `scipy.stats.bootstrap`, percentile method, 4,999 resamples, NumPy's generator of seed 0."""
-    assert paired("x", differences).interval == pytest.approx(interval, rel=1e-12)
+    assert summarize_differences("x", differences).interval == pytest.approx(interval, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_intervals_are_those_of_another_library(differences, interval):
 )
 def test_the_sign_test_is_exact_and_has_two_sides(higher, lower, p):
     """Expected: the binomial distribution of a fair coin, as in tables and `scipy.stats.binomtest`."""
-    found = paired("x", [1.0] * higher + [-1.0] * lower + [0.0] * 3)
+    found = summarize_differences("x", [1.0] * higher + [-1.0] * lower + [0.0] * 3)
 
     assert (found.higher, found.lower, found.equal) == (higher, lower, 3)
     assert found.p == pytest.approx(p, rel=1e-5)
@@ -67,17 +67,17 @@ def test_the_sign_test_is_exact_and_has_two_sides(higher, lower, p):
 
 @pytest.mark.parametrize("count", range(1, SEEDS_MIN))
 def test_few_seeds_have_no_interval_but_their_ends_and_signs(count):
-    found = paired("x", [float(each + 1) for each in range(count)])
+    found = summarize_differences("x", [float(each + 1) for each in range(count)])
 
     assert found.interval is None
     assert (found.low, found.high, found.higher) == (1.0, count, count)
     assert found.is_clear, "every seed has the same sign"
-    assert not paired("x", [1.0, -1.0]).is_clear
+    assert not summarize_differences("x", [1.0, -1.0]).is_clear
 
 
 @pytest.mark.parametrize("differences", [[-4.0] * 20, [0.0] * 20, [0.0] * 19 + [1.0], [1.0, -1.0] * 10, [2.5]])
 def test_differences_that_hardly_vary_give_numbers(differences):
-    found = paired("x", differences)
+    found = summarize_differences("x", differences)
     numbers = [found.median, found.low, found.high, *(found.interval or ())]
 
     assert all(math.isfinite(number) for number in numbers)
@@ -87,14 +87,14 @@ def test_differences_that_hardly_vary_give_numbers(differences):
 
 
 def test_no_common_seed_is_no_difference_and_not_clear():
-    found = paired("x", [])
+    found = summarize_differences("x", [])
 
     assert found == Paired("x", 0)
     assert (found.is_clear, found.is_constant) == (False, False)
 
 
 def test_seeds_without_a_difference_do_not_count_in_the_sign_test():
-    found = paired("x", [0.0] * 10 + [1.0] * 4)
+    found = summarize_differences("x", [0.0] * 10 + [1.0] * 4)
 
     assert (found.higher, found.equal, found.p) == (4, 10, pytest.approx(2 * 0.5**4))
     assert (found.sign, found.holds_in) == (0, 10), "the median is no difference"

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from lab.experiments.axis import TICKS_MAX, ticks, time_ticks
-from lab.experiments.bands import POINTS, bands_of, thinned
+from lab.experiments.bands import POINTS, bands_of, thin_rows
 from lab.experiments.document import read_document
-from lab.experiments.page_document import page_document, shown
+from lab.experiments.page_document import page_document, page_texts
 from lab.experiments.picture import picture
 from lab.experiments.plots import DASHES, SIGNS, Frame
 from lab.experiments.static_html import plain
@@ -72,7 +72,7 @@ def test_the_page_has_the_figures_of_the_table_word_by_word():
     heading, rows = table(made, made.measures)
     said = [
         [measure.label, *row.values, found.text, found.seeds + (f", {found.judged}" if found.judged else "")]
-        for measure, row in zip(made.measures, shown(made).rows, strict=True)
+        for measure, row in zip(made.measures, page_texts(made).rows, strict=True)
         for found in row.differences
     ]
 
@@ -82,7 +82,7 @@ def test_the_page_has_the_figures_of_the_table_word_by_word():
 
 def test_the_page_says_what_a_terminal_says_beside_the_figures():
     made = a_comparison()
-    found = shown(made)
+    found = page_texts(made)
 
     assert "1,140 pods differ, matched by owner and order of creation." == found.pods
     assert ["about <it>"] == found.about
@@ -90,12 +90,12 @@ def test_the_page_says_what_a_terminal_says_beside_the_figures():
     assert "95 % bootstrap interval" in found.note_of_seeds
     assert ["pods_failed"] == found.first
     assert [f"{name}: {what}" for name, what in found.where] == text(made).splitlines()[-len(found.where) - 1 : -1]
-    assert "" == shown(compared([a_run(arm, 0, pods_failed=2.0) for arm in "ab"], (A, B))).note_of_seeds
+    assert "" == page_texts(compared([a_run(arm, 0, pods_failed=2.0) for arm in "ab"], (A, B))).note_of_seeds
 
 
 def test_a_difference_is_judged_where_it_is_clear_and_has_its_sign_test():
     better, unclear = (
-        shown(compared(seeds_of(first, other))).rows[0].differences[0]
+        page_texts(compared(seeds_of(first, other))).rows[0].differences[0]
         for first, other in (([9, 8, 9, 8, 9, 8], [1, 1, 1, 1, 1, 1]), ([1, 2, 1, 2, 1, 2], [2, 1, 2, 1, 2, 1]))
     )
 
@@ -107,7 +107,7 @@ def test_a_difference_is_judged_where_it_is_clear_and_has_its_sign_test():
 
 def test_long_lists_of_problems_are_cut_and_counted():
     runs = [a_failed_run(arm, seed, f"line {seed}") for seed in range(30) for arm in ("fail", "unbind")]
-    found = shown(compared(runs))
+    found = page_texts(compared(runs))
 
     assert (40, 20) == (len(found.problems), found.problems_left)
     assert "fail, seed 0: line 0" == found.problems[0]
@@ -220,7 +220,7 @@ def test_equal_arms_and_one_arm_have_views_too():
     same = compared([a_run(arm, 0, pods_failed=2.0) for arm in "ab"], (A, B))
     alone = compared([a_run("fail", 0, pods_failed=2.0)], (FAIL,))
 
-    assert "No pod's fate differs." == shown(same).pods
+    assert "No pod's fate differs." == page_texts(same).pods
     assert "What differs" not in plain(same)
     assert "Figures" in plain(alone)
     assert "Pod by pod" not in plain(alone)
@@ -321,11 +321,11 @@ def test_runs_that_have_ended_say_nothing_of_later_moments():
 
 def test_long_runs_are_thinned_and_keep_both_ends():
     rows = [(number * 0.5, 0.0, float(number), 0.0, 0.0) for number in range(10_000)]
-    kept = thinned(rows, 100)
+    kept = thin_rows(rows, 100)
 
     assert 90 <= len(kept) <= 100
     assert (kept[0], kept[-1]) == (rows[0], rows[-1])
-    assert thinned(rows[:50], 100) == rows[:50]
+    assert thin_rows(rows[:50], 100) == rows[:50]
 
 
 # --- the palette

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.experiments.wording import counted
+from lab.experiments.wording import count_text
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from lab.experiments.wording import counted
     ],
 )
 def test_one_is_singular_and_everything_else_plural(count, words, text):
-    assert text == counted(count, *words)
+    assert text == count_text(count, *words)

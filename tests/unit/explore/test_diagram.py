@@ -10,7 +10,7 @@ from lab.explore.diagram import (
     SENT,
     STEPS_MAX,
     Step,
-    _shortened,
+    _shorten_steps,
     participants,
     short,
     text_diagram,
@@ -80,8 +80,8 @@ def test_a_long_diagram_loses_rows_in_the_middle_but_none_of_a_message_that_was_
         Step(35.0, ARRIVED, "scheduler", "apiserver", "held", 5.0),
     ]
 
-    short_one = _shortened(many[:STEPS_MAX])
-    long_one = _shortened(many[:30] + held + many[30:])
+    short_one = _shorten_steps(many[:STEPS_MAX])
+    long_one = _shorten_steps(many[:30] + held + many[30:])
 
     assert many[:STEPS_MAX] == short_one
     assert STEPS_MAX + 3 == len(long_one)

@@ -27,7 +27,7 @@ class Host:
             before = slot.record.seen
             if each is not None:
                 slot.record.observe(each, now)
-            slot.seen(is_there=each is not None, before=before, now=now)
+            slot.observe(is_there=each is not None, before=before, now=now)
         return choose(self.slots[: len(found) + 1], now, SILENCE_S)
 
 

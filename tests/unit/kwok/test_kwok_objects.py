@@ -3,7 +3,7 @@
 import pytest
 
 from services.api.meta import Key
-from services.kwok.definitions import chosen, definition, names, problem_of, resource_of
+from services.kwok.definitions import choose_kinds, definition, names, problem_of, resource_of
 from services.kwok.documents import read
 from services.kwok.objects import KwokObjects
 from services.kwok.stages.document import read_stages
@@ -89,11 +89,11 @@ def test_a_forward_to_a_command_needs_a_host_that_runs_commands():
 
 
 def test_kinds_are_chosen_by_name_with_commas_or_all():
-    assert chosen(["Metric,Stage", "Logs"]) == ("Stage", "Logs", "Metric")
-    assert chosen(["all"]) == names()
-    assert chosen([]) == ()
+    assert choose_kinds(["Metric,Stage", "Logs"]) == ("Stage", "Logs", "Metric")
+    assert choose_kinds(["all"]) == names()
+    assert choose_kinds([]) == ()
     with pytest.raises(ValueError, match="'stage' is none of all, Stage, "):
-        chosen(["Stage,stage"])
+        choose_kinds(["Stage,stage"])
 
 
 def test_definitions_have_the_names_and_scopes_of_kwok():

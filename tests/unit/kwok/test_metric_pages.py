@@ -93,7 +93,7 @@ def test_what_was_used_grows_between_looks_and_stays_when_pods_go():
     assert 'pod_cpu{pod="own"} 110\n' in second
     assert "node_cpu 145\n" in second
 
-    usage.gone("uid-a")
+    usage.on_deleted("uid-a")
     third, _ = made(metrics, pods[1:], NOW_S + 10, usage)
     assert "node_cpu 145\n" in third
 
@@ -136,12 +136,12 @@ def test_a_metric_that_cannot_be_evaluated_is_left_out_and_named(value, why):
 def test_containers_are_counted_as_they_start_and_start_again():
     usage = NodeUsage(Usages(read([])["ResourceUsage"]))
     first = pod("a", ("c", "d"))
-    usage.seen("n1", first)
-    usage.seen("n1", first)
-    assert usage.started("n1") == 2
+    usage.observe("n1", first)
+    usage.observe("n1", first)
+    assert usage.start_count("n1") == 2
 
     first["status"]["containerStatuses"][0]["restartCount"] = 3
-    usage.seen("n1", first)
-    usage.gone("uid-a")
-    usage.seen("n1", pod("b", started=""))
-    assert (5, 0) == (usage.started("n1"), usage.started("n2"))
+    usage.observe("n1", first)
+    usage.on_deleted("uid-a")
+    usage.observe("n1", pod("b", started=""))
+    assert (5, 0) == (usage.start_count("n1"), usage.start_count("n2"))

@@ -26,7 +26,7 @@ def test_a_deletion_seen_twice_counts_once():
     expectations.deletion_observed(KEY, "u1")
     expectations.deletion_observed(KEY, "u1")
 
-    assert expectations.awaited(KEY) == (0, 1)
+    assert expectations.pending_counts(KEY) == (0, 1)
     assert not expectations.are_satisfied(KEY, now_s=1.0)
 
 

@@ -301,7 +301,7 @@ def test_the_columns_at_a_version_are_those_of_all_changes_up_to_it(tmp_path_fac
 
     with Recording.open(path) as recording:
         model, seen = Model(), []
-        for version in recording.replayed(model):
+        for version in recording.replay(model):
             if not version.group_end:
                 continue
             found = recording.model_at(version.rv)
@@ -309,7 +309,7 @@ def test_the_columns_at_a_version_are_those_of_all_changes_up_to_it(tmp_path_fac
             seen.append((version.rv, found))
         # What was restored goes on as what was folded.
         for rv, found in seen:
-            for _ in recording.replayed(found, rv):
+            for _ in recording.replay(found, rv):
                 pass
             assert found.frames() == model.frames()
 

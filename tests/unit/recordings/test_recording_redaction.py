@@ -9,7 +9,7 @@ import pytest
 
 from lab.recordings.format import Meta
 from lab.recordings.reader import Recording
-from lab.recordings.redaction import may_leak, redacted, redacted_text
+from lab.recordings.redaction import may_leak, redact, redacted_text
 from lab.recordings.writer import Writer
 from tests.unit.recordings.histories import History
 
@@ -26,7 +26,7 @@ def secret(**fields):
 
 
 def test_values_of_a_secret_become_their_size_and_its_keys_stay():
-    found = msgspec.json.decode(redacted("secrets", msgspec.json.encode(secret(stringData={"more": "abc"}))))
+    found = msgspec.json.decode(redact("secrets", msgspec.json.encode(secret(stringData={"more": "abc"}))))
 
     assert found["data"] == {"password": f"••• {len(PLANTED)} bytes"}
     assert found["stringData"] == {"more": "••• 3 bytes"}
@@ -35,7 +35,7 @@ def test_values_of_a_secret_become_their_size_and_its_keys_stay():
 
 
 def test_what_no_reader_can_make_out_of_a_secret_is_left_out_whole():
-    assert redacted("secrets", b'{"data": hunter2') == b"{}"
+    assert redact("secrets", b'{"data": hunter2') == b"{}"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_kubeconfig_lets_no_one_in_as_it_stands_and_as_apply_noted_it(value, k
 def test_what_only_looks_like_a_secret_stays_as_it_is():
     text = b'{"kind":"Pod","spec":{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"path":"token"}}]}}]}}'
 
-    assert redacted("pods", text) is text
+    assert redact("pods", text) is text
 
 
 @pytest.mark.parametrize("is_open", [True, False])

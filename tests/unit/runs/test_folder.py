@@ -162,8 +162,8 @@ def test_a_comparison_has_arms_and_seeds_and_a_document_that_is_checked(tmp_path
 
     with pytest.raises(Unreadable, match=r"comparison.json: it has other 0"):
         folder.comparison(run)
-    assert folder.named(f"{run}/b/1")[1:] == ("b", 1)
+    assert folder.find_by_name(f"{run}/b/1")[1:] == ("b", 1)
     with pytest.raises(UnknownRun, match="its arms are a, b"):
-        folder.named(f"{run}/c/1")
+        folder.find_by_name(f"{run}/c/1")
     with pytest.raises(UnknownRun, match="its seeds are 0 to 1"):
-        folder.named(f"{run}/a/7")
+        folder.find_by_name(f"{run}/a/7")

@@ -3,7 +3,17 @@
 import msgspec
 import pytest
 
-from lab.runs.record import ALPHABET, Origin, RunRecord, RunReference, UnknownRun, fates_of, id_of, is_version, named
+from lab.runs.record import (
+    ALPHABET,
+    Origin,
+    RunRecord,
+    RunReference,
+    UnknownRun,
+    fates_of,
+    id_of,
+    is_version,
+    resolve_reference,
+)
 from lab.scenarios.measures.history import PodHistory
 
 RECORD = RunRecord("", "run", "runaway", "simulated", True, "keplab run f", Origin("f", "", "1"))
@@ -39,7 +49,7 @@ def test_a_record_gets_the_same_id_unless_that_is_taken():
     ],
 )
 def test_a_run_is_named_by_id_beginning_or_age(reference, expected):
-    assert named(reference, IDS, "runs") == expected
+    assert resolve_reference(reference, IDS, "runs") == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +67,7 @@ def test_a_run_is_named_by_id_beginning_or_age(reference, expected):
 )
 def test_what_names_no_run_or_several_is_one_line_that_helps(reference, ids, says):
     with pytest.raises(UnknownRun) as error:
-        named(reference, ids, "runs")
+        resolve_reference(reference, ids, "runs")
 
     assert says in str(error.value)
     assert "\n" not in str(error.value)

@@ -70,7 +70,7 @@ def test_a_strike_is_for_the_process_it_names(machine, monkeypatch):
     made, say = machine
     for number, pid in enumerate((os.getpid() + 1, os.getpid())):
         say(strikes=(Strike(number, pid, "kubelet.start"),))
-        made.reached("kubelet.start")
+        made.on_reached("kubelet.start")
 
     assert struck == [(os.getpid(), signal.SIGKILL)]
 

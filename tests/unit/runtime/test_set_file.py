@@ -24,7 +24,7 @@ def test_a_file_with_the_same_words_is_no_change(tmp_path, monkeypatch):
     path.write_text("a=b")
 
     async def looked():
-        following = asyncio.ensure_future(set_file.changed(str(path), ("a=b",)))
+        following = asyncio.ensure_future(set_file.wait_until_changed(str(path), ("a=b",)))
         path.write_text("a=b,")
         for _ in range(3):
             await asyncio.sleep(0)

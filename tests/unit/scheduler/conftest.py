@@ -181,7 +181,7 @@ class Cluster:
         if isinstance(result, ScheduleResult):
             self.cache.assume(queued.info, result.node_name, result.state)
             self.queue.done(queued.uid)
-            self.queue.bound(queued)
+            self.queue.on_bound(queued)
             return f"{queued.key.name}->{result.node_name}"
         assert isinstance(result, Unschedulable)
         self.queue.add_unschedulable(queued, now, rejectors=result.diagnosis.rejectors)

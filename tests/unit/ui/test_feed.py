@@ -28,9 +28,9 @@ class Followed:
         self.feed.began()
         for name in names:
             body = msgspec.json.encode(pod(name, f"u-{name}"))
-            self.feed.arrived(Item(Key("shop", name), 5, body))
+            self.feed.on_arrived(Item(Key("shop", name), 5, body))
         if is_whole:
-            self.feed.replaced([], 10)
+            self.feed.on_replaced([], 10)
 
     @property
     def names(self):
@@ -70,7 +70,7 @@ def test_of_a_state_that_did_not_end_what_the_next_lacks_is_gone():
 def test_an_object_that_cannot_be_read_is_left_out():
     followed = Followed()
     followed.feed.began()
-    followed.feed.arrived(Item(Key("shop", "a"), 5, b"[1]"))
-    followed.feed.replaced([], 10)
+    followed.feed.on_arrived(Item(Key("shop", "a"), 5, b"[1]"))
+    followed.feed.on_replaced([], 10)
 
     assert not followed.seen

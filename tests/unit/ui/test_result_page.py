@@ -12,7 +12,7 @@ from lab.experiments.page_document import page_document
 from lab.recordings.format import SUFFIX
 from lab.ui import result_page
 from lab.ui.page import write_page
-from lab.ui.result_page import embedded, sorted_out
+from lab.ui.result_page import embed_comparison, sorted_out
 from tests.browser import recorded
 from tests.unit.experiments.runs import a_run, compared, seeds_of
 
@@ -126,7 +126,7 @@ def test_files_of_one_page_are_known_by_what_is_in_them(tmp_path):
     made, recordings = sorted_out([recording, document])
 
     assert ("A & B", [recording]) == (made.title, recordings)
-    write_page(recordings, tmp_path / "out.html", result=embedded(made, "One."))
+    write_page(recordings, tmp_path / "out.html", result=embed_comparison(made, "One."))
     assert 1 == len(meta((tmp_path / "out.html").read_text())["runs"])
 
 

@@ -50,7 +50,7 @@ def test_a_page_that_is_too_large_is_named(copy, monkeypatch):
 def test_the_list_is_written_as_it_is_read(copy):
     before = vendor.LIST.read_text(encoding="utf-8")
 
-    assert before == vendor._written(vendor.packages())
+    assert before == vendor._toml_text(vendor.packages())
 
 
 def test_other_words_are_refused(capsys):

@@ -13,11 +13,11 @@ from apiserver_fake.registry.validation.devices.names import (
     NODE_SELECTOR,
     OPAQUE,
     SELECTORS,
+    device_qualified_name,
     driver_name,
     fully_qualified,
     no_two,
     pool_name,
-    qualified,
     uid,
 )
 from apiserver_fake.registry.validation.devices.taints import TOLERATIONS
@@ -58,7 +58,7 @@ def _count(request: Document, at: str, report: Report) -> Causes:
 
 def _capacities(amounts: Mapping[str, str], path: str, report: Report) -> Causes:
     for name, text in amounts.items():
-        yield from qualified(path, name)
+        yield from device_qualified_name(path, name)
         yield from quantity(f"{path}[{name}]", "memory", text)
 
 

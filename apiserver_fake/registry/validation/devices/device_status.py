@@ -45,13 +45,13 @@ def _no_longer(maximum: int) -> Check:
 
 def _address(value: str, path: str, report: Report) -> Causes:
     try:
-        found = ip_interface(value)
+        interface = ip_interface(value)
     except ValueError:
-        found = None
-    if found is None or "/" not in value or "%" in value:
+        interface = None
+    if interface is None or "/" not in value or "%" in value:
         yield invalid(path, value, NOT_CIDR)
-    elif str(found) != value:
-        yield invalid(path, value, f'must be in canonical form ("{found}")')
+    elif str(interface) != value:
+        yield invalid(path, value, f'must be in canonical form ("{interface}")')
     yield from not_repeated(value, path, report)
 
 

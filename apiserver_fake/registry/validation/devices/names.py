@@ -57,7 +57,7 @@ def pool_name(path: str, value: str) -> list[Cause]:
     return causes + [cause for part in value.split("/") for cause in subdomain(path, part)]
 
 
-def qualified(path: str, value: str) -> list[Cause]:
+def device_qualified_name(path: str, value: str) -> list[Cause]:
     """Check the name of an attribute or a capacity: `id` or `domain/id`."""
     domain, slash, name = value.rpartition("/")
     if "/" in domain:
@@ -74,7 +74,7 @@ def qualified(path: str, value: str) -> list[Cause]:
 
 def fully_qualified(path: str, value: str) -> list[Cause]:
     """Check `domain/id`."""
-    causes = qualified(path, value)
+    causes = device_qualified_name(path, value)
     return causes if "/" in value else [*causes, invalid(path, value, UNQUALIFIED)]
 
 
@@ -95,9 +95,9 @@ def no_two(*names: str) -> Check:
     return check
 
 
-def _selector(each: Document, at: str, report: Report) -> Causes:
+def _selector(selector: Document, at: str, report: Report) -> Causes:
     """CEL selectors: each must be an expression whose evaluation cannot cost too much."""
-    cel = each.get("cel")
+    cel = selector.get("cel")
     if cel is None:
         yield required(f"{at}cel")
         return

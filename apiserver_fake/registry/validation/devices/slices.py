@@ -13,10 +13,10 @@ from apiserver_fake.registry.validation.devices.claim import binding_conditions
 from apiserver_fake.registry.validation.devices.names import (
     NODE_SELECTOR,
     ONE_TERM,
+    device_qualified_name,
     driver_name,
     no_two,
     pool_name,
-    qualified,
 )
 from apiserver_fake.registry.validation.devices.request_policy import check_policy
 from apiserver_fake.registry.validation.devices.taints import TAINT, TAINTS_MAX
@@ -81,10 +81,10 @@ def _place_of_device(device: Document, at: str, report: Report) -> Causes:
     if not report.scope:
         if any(device.get(name) is not None for name in PLACES):
             yield invalid(at[:-1], None, NOT_OF_DEVICES)
-    elif (said := _places(device, PLACES)) == "{}":
+    elif (places := _places(device, PLACES)) == "{}":
         yield required(at[:-1], WHERE_OF_DEVICE)
-    elif said:
-        yield invalid(at[:-1], said, WHERE_OF_DEVICE)
+    elif places:
+        yield invalid(at[:-1], places, WHERE_OF_DEVICE)
 
 
 def _how_many(device: Document, at: str, report: Report) -> Causes:
@@ -104,22 +104,22 @@ SINGLE, LISTS = ("int", "bool", "string", "version"), ("ints", "bools", "strings
 def _attributes(attributes: Mapping[str, Document], path: str, report: Report) -> Causes:
     for name, value in attributes.items():
         here = f"{path}[{name}]"
-        yield from qualified(here, name)
+        yield from device_qualified_name(here, name)
         yield from _attribute(value, here)
 
 
 def _attribute(value: Document, at: str) -> Causes:
-    said = [name for name in (*SINGLE, *LISTS) if value.get(name) is not None]
-    for name in said:
+    names = [name for name in (*SINGLE, *LISTS) if value.get(name) is not None]
+    for name in names:
         if name in LISTS:
             if not value[name]:
                 yield invalid(f"{at}.{name}", value[name], "must not be empty if specified")
-            for index, each in enumerate(value[name]):
-                yield from _text(name[:-1], each, f"{at}.{name}[{index}]")
+            for index, entry in enumerate(value[name]):
+                yield from _text(name[:-1], entry, f"{at}.{name}[{index}]")
         else:
             yield from _text(name, value[name], f"{at}.{name}")
-    if len(said) != 1:
-        yield invalid(at, value if said else "", "exactly one value must be specified")
+    if len(names) != 1:
+        yield invalid(at, value if names else "", "exactly one value must be specified")
 
 
 def _text(kind: str, value: Any, path: str) -> Causes:
@@ -136,7 +136,7 @@ _AMOUNT = Struct(Field("value", required=True, rule=amount_of("memory")))
 def _capacity(device: Document, at: str, report: Report) -> Causes:
     for name, capacity in (device.get("capacity") or {}).items():
         here, before = f"{at}capacity[{name}]", len(report.causes)
-        yield from qualified(here, name)
+        yield from device_qualified_name(here, name)
         _AMOUNT.check(capacity, f"{here}.", report)
         if (policy := capacity.get("requestPolicy")) is None:
             continue

@@ -52,14 +52,14 @@ def check_annotations(annotations: Document, spec: Document, at: str, report: Re
 
 
 def _tolerations(text: str, at: str, report: Report) -> list[Cause]:
-    found = Report(report.switches)
+    inner_report = Report(report.switches)
     try:
         tolerations = json.loads(text)
-        for index, each in enumerate(tolerations):
-            TOLERATION.check(dict(each), f"{at}.{TOLERATIONS}[{index}].", found)
+        for index, toleration in enumerate(tolerations):
+            TOLERATION.check(dict(toleration), f"{at}.{TOLERATIONS}[{index}].", inner_report)
     except (ValueError, TypeError) as error:
         return [invalid(at, TOLERATIONS, str(error))]
-    return found.causes
+    return inner_report.causes
 
 
 def _seccomp(profile: str, path: str) -> list[Cause]:
@@ -87,30 +87,32 @@ def check_agreement(annotations: Document, spec: Document, at: str) -> Causes:
         yield from _agree(annotations[SECCOMP_POD], profile, path, "seccomp", _SECCOMP_DEFAULTS)
     for here, container in containers(spec, at):
         profile = (container.get("securityContext") or {}).get("seccompProfile")
-        said = annotations.get(f"{SECCOMP_CONTAINER}{container.get('name') or ''}")
-        if profile is not None and said is not None:
-            yield from _agree(said, profile, f"{here}securityContext.seccompProfile", "seccomp", _SECCOMP_DEFAULTS)
+        annotation = annotations.get(f"{SECCOMP_CONTAINER}{container.get('name') or ''}")
+        if profile is not None and annotation is not None:
+            yield from _agree(
+                annotation, profile, f"{here}securityContext.seccompProfile", "seccomp", _SECCOMP_DEFAULTS
+            )
     if (spec.get("os") or {}).get("name") == "windows":
         return
     of_pod = context.get("appArmorProfile")
     for here, container in containers(spec, at):
         own = (container.get("securityContext") or {}).get("appArmorProfile")
         profile = of_pod if own is None else own
-        said = annotations.get(f"{APP_ARMOR}{container.get('name') or ''}")
-        if profile is not None and said is not None:
-            yield from _agree(said, profile, f"{here}securityContext.appArmorProfile", "apparmor", (_DEFAULT,))
+        annotation = annotations.get(f"{APP_ARMOR}{container.get('name') or ''}")
+        if profile is not None and annotation is not None:
+            yield from _agree(annotation, profile, f"{here}securityContext.appArmorProfile", "apparmor", (_DEFAULT,))
 
 
-def _agree(said: str, profile: Document, path: str, what: str, defaults: tuple[str, ...]) -> Causes:
+def _agree(annotation: str, profile: Document, path: str, what: str, defaults: tuple[str, ...]) -> Causes:
     kind = profile.get("type")
     is_right = {
-        "Unconfined": said == _UNCONFINED,
-        "RuntimeDefault": said in defaults,
-        "Localhost": said.startswith(_LOCALHOST),
+        "Unconfined": annotation == _UNCONFINED,
+        "RuntimeDefault": annotation in defaults,
+        "Localhost": annotation.startswith(_LOCALHOST),
     }.get(kind or "", True)
     if not is_right:
         yield forbidden(f"{path}.type", f"{what} type in annotation and field must match")
-    elif kind == "Localhost" and said.removeprefix(_LOCALHOST) != profile.get("localhostProfile"):
+    elif kind == "Localhost" and annotation.removeprefix(_LOCALHOST) != profile.get("localhostProfile"):
         yield forbidden(f"{path}.localhostProfile", f"{what} profile in annotation and field must match")
 
 

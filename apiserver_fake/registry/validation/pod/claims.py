@@ -12,10 +12,10 @@ from apiserver_fake.registry.validation.formats import (
     duplicate,
     invalid,
     label,
+    not_supported,
     required,
     subdomain,
     too_long,
-    unsupported,
 )
 from apiserver_fake.registry.validation.pod.scope import as_internal
 from services.api.meta import Document
@@ -70,15 +70,15 @@ def made_claims(statuses: Iterable[Document], spec: Document, at: str) -> Causes
     """Check `status.resourceClaimStatuses` of a pod or a pod group: the claims that were made."""
     names = {each.get("name") for each in spec.get("resourceClaims") or ()}
     seen: set[str] = set()
-    for index, each in enumerate(statuses):
-        name, made, here = each.get("name") or "", each.get("resourceClaimName"), f"{at}[{index}].name"
+    for index, status in enumerate(statuses):
+        name, claim_name, here = status.get("name") or "", status.get("resourceClaimName"), f"{at}[{index}].name"
         if name not in names:
             yield invalid(here, name, NOT_AN_ENTRY)
         if name in seen:
             yield duplicate(here, name)
         seen.add(name)
-        if made is not None:
-            yield from subdomain(f"{at}[{index}].resourceClaimName", made)
+        if claim_name is not None:
+            yield from subdomain(f"{at}[{index}].resourceClaimName", claim_name)
 
 
 def extended_resource_claim(status: Document, spec: Document, at: str) -> Causes:
@@ -88,9 +88,9 @@ def extended_resource_claim(status: Document, spec: Document, at: str) -> Causes
     if not mappings:
         yield required(f"{at}.requestMappings", "at least one request mapping is required")
     seen: set[tuple[str, ...]] = set()
-    for index, each in enumerate(mappings):
+    for index, mapping in enumerate(mappings):
         here = f"{at}.requestMappings[{index}]"
-        key = tuple(each.get(name) or "" for name in ("containerName", "resourceName", "requestName"))
+        key = tuple(mapping.get(name) or "" for name in ("containerName", "resourceName", "requestName"))
         container = containers.get(key[0])
         if container is None:
             yield invalid(f"{here}.containerName", key[0], NOT_A_CONTAINER)
@@ -119,11 +119,11 @@ def device_health(statuses: Iterable[Document], containers: Iterable[Document], 
             if container is not None:
                 yield from _has(container, resource.get("name") or "", f"{here}.name")
             seen: set[str] = set()
-            for place, each in enumerate(resource.get("resources") or ()):
-                health, name = each.get("health") or "", each.get("resourceID") or ""
-                message, at_message = each.get("message"), f"{here}.resources[{place}].message"
+            for place, device in enumerate(resource.get("resources") or ()):
+                health, name = device.get("health") or "", device.get("resourceID") or ""
+                message, at_message = device.get("message"), f"{here}.resources[{place}].message"
                 if health not in HEALTH:
-                    yield unsupported(f"{here}.resources[{place}].health", health, HEALTH)
+                    yield not_supported(f"{here}.resources[{place}].health", health, HEALTH)
                 if message == "":
                     yield required(at_message, "must be non-empty if specified")
                 elif message is not None and len(message.encode()) > MESSAGE_MAX:

@@ -15,12 +15,12 @@ from apiserver_fake.registry.validation.formats import (
     forbidden,
     invalid,
     label,
+    not_supported,
     plain_text,
     port_name,
     required,
     too_many,
     unknown,
-    unsupported,
 )
 from apiserver_fake.registry.validation.pod.environment import VARIABLE, VARIABLES
 from apiserver_fake.registry.validation.pod.images import PULL_POLICIES, pull_policy
@@ -114,7 +114,7 @@ def _restart_action(action: str, path: str, report: Report) -> Causes:
     allows_all = allows_all or (stored is not None and restarts_all(stored))
     known = ("Restart", RESTART_ALL) if allows_all else ("Restart",)
     if action not in known:
-        yield unsupported(path, action, known)
+        yield not_supported(path, action, known)
 
 
 def restarts_all(stored: Document) -> bool:
@@ -176,7 +176,7 @@ def _resize_policies(policies: list[Document], path: str, report: Report) -> Cau
             if not value:
                 yield required(path)
             elif value not in allowed:
-                yield unsupported(path, value, allowed)
+                yield not_supported(path, value, allowed)
         # A pod that never restarts its containers cannot ask for a restart either.
         if never and restart != "NotRequired":
             yield invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
@@ -285,7 +285,7 @@ def check_ephemeral_containers(containers: list[Document], path: str, report: Re
     for index, container in enumerate(containers):
         at = f"{path}[{index}]."
         CONTAINER.check(container, at, report)
-        _trimmed(container, at, report)
+        _check_image(container, at, report)
         name, target = container.get("name") or "", container.get("targetContainerName") or ""
         if name in names:
             causes.append(duplicate(f"{at}name", name))
@@ -294,13 +294,13 @@ def check_ephemeral_containers(containers: list[Document], path: str, report: Re
             causes.append(unknown(f"{at}targetContainerName", target))
         causes += [forbidden(f"{at}{each}", _NOT_EPHEMERAL_TEXT) for each in NOT_EPHEMERAL if container.get(each)]
         for place, mount in enumerate(container.get("volumeMounts") or ()):
-            for each in ("subPath", "subPathExpr"):
-                if mount.get(each):
-                    causes.append(forbidden(f"{at}volumeMounts[{place}].{each}", _NOT_EPHEMERAL_TEXT))
+            for field_name in ("subPath", "subPathExpr"):
+                if mount.get(field_name):
+                    causes.append(forbidden(f"{at}volumeMounts[{place}].{field_name}", _NOT_EPHEMERAL_TEXT))
     return ()
 
 
-def _trimmed(container: Mapping[str, Any], at: str, report: Report) -> None:
+def _check_image(container: Mapping[str, Any], at: str, report: Report) -> None:
     image = container.get("image") or ""
     if image != image.strip():
         report.causes.append(invalid(f"{at}image", image, "must not have leading or trailing whitespace"))
@@ -310,4 +310,4 @@ def check_images(spec: Document, at: str, report: Report) -> None:
     """Check that the image names of a pod have no surrounding whitespace; templates may have it."""
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(kind) or ()):
-            _trimmed(container, f"{at}{kind}[{index}].", report)
+            _check_image(container, f"{at}{kind}[{index}].", report)

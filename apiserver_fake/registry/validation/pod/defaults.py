@@ -22,11 +22,11 @@ def requests_from_limits(spec: Document) -> Document:
     completed = dict(spec)
     for kind in CONTAINER_LISTS[:2]:
         if containers := spec.get(kind):
-            completed[kind] = [_requested(each) for each in containers]
+            completed[kind] = [_with_requests(each) for each in containers]
     return completed
 
 
-def _requested(container: Document) -> Document:
+def _with_requests(container: Document) -> Document:
     resources = container.get("resources") or {}
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
@@ -168,11 +168,11 @@ def _exceeds(value: int, name: str, text: str) -> bool:
 
 
 def _with_limits_as_requests(spec: Document) -> Document:
-    def limited(container: Document) -> Document:
+    def container_with_limits(container: Document) -> Document:
         resources = container.get("resources") or {}
         return {**container, "resources": {**resources, "requests": resources.get("limits") or {}}}
 
-    return {kind: [limited(each) for each in spec.get(kind) or ()] for kind in CONTAINER_LISTS[:2]}
+    return {kind: [container_with_limits(each) for each in spec.get(kind) or ()] for kind in CONTAINER_LISTS[:2]}
 
 
 def _asked_by_containers(spec: Document) -> Amounts | None:

@@ -13,12 +13,12 @@ from apiserver_fake.registry.validation.formats import (
     config_key,
     invalid,
     label,
+    not_supported,
     prefix_of,
     qualified_name,
     required,
     subdomain,
     unknown,
-    unsupported,
     variable_name,
 )
 from apiserver_fake.registry.validation.pod.paths import no_backsteps
@@ -79,9 +79,9 @@ def _field(fields: Sequence[str]) -> Check:
         elif is_subscripted:
             yield from qualified_name(at[:-1], subscript.lower() if owner == "metadata.annotations" else subscript)
         else:
-            found = "spec.nodeName" if name == "spec.host" else name
-            if found not in fields:
-                yield unsupported(f"{at}fieldPath", found, fields)
+            field_path = "spec.nodeName" if name == "spec.host" else name
+            if field_path not in fields:
+                yield not_supported(f"{at}fieldPath", field_path, fields)
 
     return check
 
@@ -103,7 +103,7 @@ def resource_of(*, is_named: bool) -> Struct:
         elif not name:
             yield required(f"{at}resource")
         elif name not in RESOURCES and not name.startswith(_HUGE_PAGES):
-            yield unsupported(f"{at}resource", name, RESOURCES)
+            yield not_supported(f"{at}resource", name, RESOURCES)
         divisor = canonical(selector.get("divisor") or "0")
         kind = "hugepages" if name.startswith(_HUGE_PAGES) else name.partition(".")[2] if name in RESOURCES else ""
         if divisor != "0" and kind:
@@ -137,12 +137,12 @@ def _one_source(variable: Document, at: str, report: Report) -> Causes:
     sources = variable.get("valueFrom")
     if sources is None:
         return
-    found = sum(1 for field in _SOURCES if sources.get(field.name) is not None)
-    if not found:
+    source_count = sum(1 for field in _SOURCES if sources.get(field.name) is not None)
+    if not source_count:
         yield invalid(f"{at}valueFrom", "", _SOURCES_TEXT)
     elif variable.get("value"):
         yield invalid(f"{at}valueFrom", "", "may not be specified when `value` is not empty")
-    elif found > 1:
+    elif source_count > 1:
         yield invalid(f"{at}valueFrom", "", _ONE_TEXT)
 
 

@@ -5,7 +5,7 @@ Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidateVolu
 """
 
 from apiserver_fake.registry.validation.fields import Report
-from apiserver_fake.registry.validation.formats import Causes, forbidden, invalid, required, unknown, unsupported
+from apiserver_fake.registry.validation.formats import Causes, forbidden, invalid, not_supported, required, unknown
 from apiserver_fake.registry.validation.pod.paths import descending, no_backsteps
 from services.api.meta import Document
 
@@ -58,7 +58,7 @@ def _options(mount: Document, container: Document, path: str, here: str) -> Caus
     propagation = mount.get("mountPropagation")
     if propagation is not None:
         if propagation not in PROPAGATIONS:
-            yield unsupported(f"{path}.mountPropagation", propagation, PROPAGATIONS)
+            yield not_supported(f"{path}.mountPropagation", propagation, PROPAGATIONS)
         if propagation == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
             text = "Bidirectional mount propagation is available only to privileged containers"
             yield forbidden(f"{path}.mountPropagation", text)
@@ -66,7 +66,7 @@ def _options(mount: Document, container: Document, path: str, here: str) -> Caus
     if recursive is None or recursive == "Disabled":
         return
     if recursive not in RECURSIVE:
-        yield unsupported(f"{path}.recursiveReadOnly", recursive, RECURSIVE)
+        yield not_supported(f"{path}.recursiveReadOnly", recursive, RECURSIVE)
         return
     if not mount.get("readOnly"):
         yield forbidden(f"{path}.recursiveReadOnly", "may only be specified when readOnly is true")

@@ -19,10 +19,10 @@ from apiserver_fake.registry.validation.formats import (
     label,
     label_selector,
     label_value,
+    not_supported,
     qualified_name,
     required,
     subdomain,
-    unsupported,
 )
 from services.api.meta import Document
 from services.api.taints import is_decimal
@@ -106,12 +106,12 @@ NOT_DECIMAL = "must be a valid decimal integer in canonical form"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def _operator(each: Document, at: str, report: Report) -> Causes:
-    operator, value = each.get("operator") or "", each.get("value") or ""
-    if not each.get("key") and operator != "Exists":
+def _operator(toleration: Document, at: str, report: Report) -> Causes:
+    operator, value = toleration.get("operator") or "", toleration.get("value") or ""
+    if not toleration.get("key") and operator != "Exists":
         text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         yield invalid(f"{at}operator", operator, text)
-    if each.get("tolerationSeconds") is not None and (effect := each.get("effect") or "") != "NoExecute":
+    if toleration.get("tolerationSeconds") is not None and (effect := toleration.get("effect") or "") != "NoExecute":
         yield invalid(f"{at}effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
     if operator in ("", "Equal"):
         yield from label_value(f"{at}operator", value)
@@ -119,9 +119,9 @@ def _operator(each: Document, at: str, report: Report) -> Causes:
         if value:
             yield invalid(f"{at}operator", value, "value must be empty when `operator` is 'Exists'")
     elif operator not in ("Gt", "Lt"):
-        yield unsupported(f"{at}operator", operator, ("Equal", "Exists"))
+        yield not_supported(f"{at}operator", operator, ("Equal", "Exists"))
     elif not report.switches.toleration_comparison:
-        yield unsupported(f"{at}operator", operator, ("Equal", "Exists", "Lt", "Gt"))
+        yield not_supported(f"{at}operator", operator, ("Equal", "Exists", "Lt", "Gt"))
     else:
         yield from _decimal(f"{at}value", value)
 
@@ -146,8 +146,8 @@ def _decimal(path: str, value: str) -> Causes:
 TOLERATION = Struct(Field("key", form=qualified_name), _operator, Field("effect", enum=EFFECTS, is_blank_absent=True))
 
 
-def _node_requirement(each: Document, at: str, report: Report) -> Causes:
-    operator, values = each.get("operator") or "", each.get("values") or []
+def _node_requirement(requirement: Document, at: str, report: Report) -> Causes:
+    operator, values = requirement.get("operator") or "", requirement.get("values") or []
     if operator in ("In", "NotIn"):
         if not values:
             yield required(f"{at}values", "must be specified when `operator` is 'In' or 'NotIn'")
@@ -161,8 +161,12 @@ def _node_requirement(each: Document, at: str, report: Report) -> Causes:
         yield invalid(f"{at}operator", operator, "not a valid selector operator")
 
 
-def _field_requirement(each: Document, at: str, report: Report) -> Causes:
-    key, operator, values = each.get("key") or "", each.get("operator") or "", each.get("values") or []
+def _field_requirement(requirement: Document, at: str, report: Report) -> Causes:
+    key, operator, values = (
+        requirement.get("key") or "",
+        requirement.get("operator") or "",
+        requirement.get("values") or [],
+    )
     if operator not in ("In", "NotIn"):
         yield invalid(f"{at}operator", operator, "not a valid selector operator")
     elif len(values) != 1:
@@ -230,10 +234,10 @@ AFFINITY = Struct(
 )
 
 
-def _spreads_once(each: Document, at: str, report: Report) -> Causes:
+def _spreads_once(constraint: Document, at: str, report: Report) -> Causes:
     """Each kind of constraint is there once; named is the first that comes again."""
     constraints, place = report.scope.spec["topologySpreadConstraints"], int(at[at.rindex("[") + 1 : -2])
-    key = (each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "")
+    key = (constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or "")
     for other in constraints[place + 1 :]:
         if key == (other.get("topologyKey") or "", other.get("whenUnsatisfiable") or ""):
             yield duplicate(f"{at}{{topologyKey, whenUnsatisfiable}}", f"{{{key[0]}, {key[1]}}}")

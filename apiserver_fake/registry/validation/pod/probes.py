@@ -43,7 +43,7 @@ _SLEEP = Field("sleep", struct=Struct(_sleeps_within_grace))
 
 def _one_of(*handlers: Field) -> Check:
     """Return the rule of a handler: exactly one of these, whose own rules are checked."""
-    rules = {field.name: field.compiled() for field in handlers}
+    rules = {field.name: field.compile_check() for field in handlers}
 
     def check(handler: Document, at: str, report: Report) -> Causes:
         is_first = True
@@ -72,7 +72,7 @@ def _not_for_readiness(seconds: int, path: str, report: Report) -> Causes:
     yield invalid(path, seconds, "must not be set for readinessProbes")
 
 
-def _unchecked(field: Field) -> Field:
+def _unchecked_field(field: Field) -> Field:
     return Field(field.name, struct=field.struct, is_checked=False)
 
 
@@ -86,7 +86,7 @@ def _probe(*last: Field) -> Struct:
         Field("failureThreshold", default=3, is_blank_absent=True, minimum=0),
         Field("terminationGracePeriodSeconds", minimum=1, text="must be greater than 0"),
         *last,
-        *map(_unchecked, (*_HANDLERS, _GRPC)),
+        *map(_unchecked_field, (*_HANDLERS, _GRPC)),
     )
 
 
@@ -95,5 +95,5 @@ ONCE = _probe(Field("successThreshold", rule=_once))
 READINESS = _probe(Field("terminationGracePeriodSeconds", rule=_not_for_readiness))
 
 
-_HOOK = Struct(_one_of(*_HANDLERS, _SLEEP), *map(_unchecked, _HANDLERS))
+_HOOK = Struct(_one_of(*_HANDLERS, _SLEEP), *map(_unchecked_field, _HANDLERS))
 LIFECYCLE = Struct(Field("postStart", struct=_HOOK), Field("preStop", struct=_HOOK))

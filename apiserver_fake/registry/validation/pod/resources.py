@@ -14,11 +14,11 @@ from apiserver_fake.registry.validation.formats import (
     forbidden,
     invalid,
     label,
+    not_supported,
     qualified_name,
     quantity,
     required,
     unknown,
-    unsupported,
 )
 from services.api.meta import Document
 from services.api.numa import PREFIX, page_size
@@ -85,7 +85,7 @@ def _name_of_pod(path: str, name: str) -> list[Cause]:
         return wrong
     if name in POD_LEVEL or name.startswith(PREFIX):
         return []
-    return [unsupported(path, name, sorted((*POD_LEVEL, PREFIX)))]
+    return [not_supported(path, name, sorted((*POD_LEVEL, PREFIX)))]
 
 
 def check_resources(resources: Document, path: str, report: Report) -> Causes:
@@ -131,7 +131,7 @@ def _requirements(resources: Document, path: str, name_form: Naming, report: Rep
     if has_pages and not _OF_PODS & {*limits, *requests}:
         yield forbidden(path, "HugePages require cpu or memory")
     if claims := resources.get("claims"):
-        yield from _used(claims, f"{path}.claims", report.scope.claims)
+        yield from _used_claims(claims, f"{path}.claims", report.scope.claims)
 
 
 def _amount(name: str, text: str, path: str, name_form: Naming) -> list[Cause]:
@@ -165,13 +165,13 @@ def _beside_limit(name: str, text: str, limit: str, path: str) -> Causes:
         yield invalid(path, canonical(text), f"must be less than or equal to {name} limit of {canonical(limit)}")
 
 
-def _used(used: list[Document], path: str, claims: Iterable[str]) -> Causes:
+def _used_claims(used: list[Document], path: str, claims: Iterable[str]) -> Causes:
     """Containers use claims that the pod names: each of them, or each request of one, once."""
     names = sorted({*claims})
     known = f": {', '.join(names)}" if names else " which is empty"
     seen: set[str] = set()
-    for index, each in enumerate(used):
-        name, request, here = each.get("name") or "", each.get("request") or "", f"{path}[{index}]"
+    for index, claim in enumerate(used):
+        name, request, here = claim.get("name") or "", claim.get("request") or "", f"{path}[{index}]"
         if not name:
             yield required(here)
             continue

@@ -16,10 +16,10 @@ from apiserver_fake.registry.validation.formats import (
     duplicate,
     forbidden,
     invalid,
+    not_supported,
     required,
     subdomain,
     too_long,
-    unsupported,
 )
 from apiserver_fake.registry.validation.pod.paths import descending
 from apiserver_fake.registry.validation.pod.scope import as_internal, containers
@@ -43,7 +43,7 @@ def _seccomp(profile: Document, at: str, report: Report) -> Causes:
     if not kind:
         yield required(f"{at}type", "type is required when seccompProfile is set")
     elif kind not in _TYPES:
-        yield unsupported(f"{at}type", kind, _TYPES)
+        yield not_supported(f"{at}type", kind, _TYPES)
     if kind != "Localhost":
         if path is not None:
             shown = as_internal((("type", kind), ("localhostProfile", path)))
@@ -59,7 +59,7 @@ def _app_armor(profile: Document, at: str, report: Report) -> Causes:
     if not kind:
         yield required(f"{at}type", "type is required when appArmorProfile is set")
     elif kind not in _TYPES:
-        yield unsupported(f"{at}type", kind, _TYPES)
+        yield not_supported(f"{at}type", kind, _TYPES)
     elif kind != "Localhost":
         if name is not None:
             yield invalid(here, name, "can only be set when AppArmor type is Localhost")
@@ -197,7 +197,7 @@ POD_CONTEXT = Struct(
 
 def _proc_mount(kind: str, path: str, report: Report) -> Causes:
     if kind not in _PROC_MOUNTS:
-        yield unsupported(path, kind, _PROC_MOUNTS)
+        yield not_supported(path, kind, _PROC_MOUNTS)
     if kind == "Unmasked" and not report.scope.has_own_users:
         yield invalid(path, kind, "`hostUsers` must be false to use `Unmasked`")
 
@@ -226,17 +226,17 @@ _MORE = {
 }
 
 
-def _shown(context: Document) -> Document:
+def _shown_context(context: Document) -> Document:
     """Return a container's security context as refusals show it."""
 
     def value(name: str) -> Any:
         inner = context.get(name)
         if inner is None or name not in _MORE:
             return inner
-        found = ((each, inner.get(each, "" if name == "seLinuxOptions" else None)) for each in _MORE[name])
+        members = ((each, inner.get(each, "" if name == "seLinuxOptions" else None)) for each in _MORE[name])
         return {
             ("SELinuxOptions" if key == "SeLinuxOptions" else key.replace("Gmsa", "GMSA")): each
-            for key, each in as_internal(found).items()
+            for key, each in as_internal(members).items()
         }
 
     members = as_internal((name, value(name)) for name in _PARTS)
@@ -248,11 +248,11 @@ def _escalation(context: Document, at: str, report: Report) -> Causes:
         return
     if context.get("privileged"):
         text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        yield invalid(at[:-1], _shown(context), text)
+        yield invalid(at[:-1], _shown_context(context), text)
     for name in (context.get("capabilities") or {}).get("add") or ():
         if name == "CAP_SYS_ADMIN":
             text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            yield invalid(at[:-1], _shown(context), text)
+            yield invalid(at[:-1], _shown_context(context), text)
 
 
 CONTAINER_CONTEXT = Struct(
@@ -329,14 +329,14 @@ _CONTAINER_LINUX = (
 
 def system(spec: Document, at: str, report: Report) -> Causes:
     """Check the operating system that a pod names, and that fields of another one are not set (KEP-2802)."""
-    found = spec.get("os")
-    if found is None:
+    pod_os = spec.get("os")
+    if pod_os is None:
         return
-    name, context = found.get("name") or "", spec.get("securityContext") or {}
+    name, context = pod_os.get("name") or "", spec.get("securityContext") or {}
     if not name:
         yield required(f"{at}os.name")
     elif name not in SYSTEMS:
-        yield unsupported(f"{at}os", name, SYSTEMS)
+        yield not_supported(f"{at}os", name, SYSTEMS)
     elif name == "linux":
         if context.get("windowsOptions") is not None:
             yield forbidden(f"{at}securityContext.windowsOptions", _NOT_LINUX)

@@ -23,11 +23,11 @@ from apiserver_fake.registry.validation.formats import (
     label,
     label_selector,
     labels,
+    not_supported,
     qualified_name,
     required,
     selects,
     subdomain,
-    unsupported,
 )
 from apiserver_fake.registry.validation.pod.annotations import check_agreement, check_annotations
 from apiserver_fake.registry.validation.pod.claims import CLAIMS_MAX, POD_CLAIM
@@ -109,7 +109,7 @@ def _group(group: Document, at: str, report: Report) -> Causes:
 _TOKEN_VOLUME = re.compile(rb'"(%b[a-z0-9]{5})"' % TOKEN_VOLUME_PREFIX.encode())
 
 
-def _remembered(spec: Document, report: Report) -> bytes | None:
+def _spec_identity(spec: Document, report: Report) -> bytes | None:
     """Return what the rules of a spec look at, as JSON; None where they look at the name of its pod.
 
     Ports of the host's network are a matter of pods alone, so that a template is no pod here. The volume of an
@@ -118,13 +118,13 @@ def _remembered(spec: Document, report: Report) -> bytes | None:
     if any(each.get("ephemeral") is not None for each in spec.get("volumes") or ()):
         return None  # claims are named after the pod
     text = msgspec.json.encode(spec)
-    if (found := _TOKEN_VOLUME.search(text)) is not None:
-        text = text.replace(found[1], b"\0")
+    if (match := _TOKEN_VOLUME.search(text)) is not None:
+        text = text.replace(match[1], b"\0")
     return text if report.pod is None else b"\1" + text
 
 
 POD_SPEC = RememberedStruct(
-    _remembered,
+    _spec_identity,
     # The defaults, in the order in which they are written.
     Field("restartPolicy", default="Always", is_blank_absent=True),
     Field("terminationGracePeriodSeconds", default=30),
@@ -260,9 +260,9 @@ def _wrong_with_claims(spec: Document, at: str, report: Report) -> list[Cause]:
         volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(names)]
         volumes += [each for each in pod.get("volumes") or () if each.get("name") not in names]
         template = {**template, "spec": {**pod, "volumes": volumes}}
-    found = Report(report.switches)
-    _template(template, f"{at}template.", found)
-    return found.causes
+    inner_report = Report(report.switches)
+    _template(template, f"{at}template.", inner_report)
+    return inner_report.causes
 
 
 def check(spec: Document, at: str, switches: ApiServerSwitches = NO_GATES) -> list[Cause]:
@@ -288,7 +288,7 @@ def always_restarts(kind: str) -> Check:
     def check(template: Document, at: str, report: Report) -> Causes:
         pod = template.get("spec") or {}
         if pod.get("restartPolicy", "Always") != "Always":
-            yield unsupported(f"{at}spec.restartPolicy", pod["restartPolicy"], ("Always",))
+            yield not_supported(f"{at}spec.restartPolicy", pod["restartPolicy"], ("Always",))
         if pod.get("activeDeadlineSeconds") is not None:
             text = f"activeDeadlineSeconds in {_POD_MAKERS[kind]} is not Supported"
             yield forbidden(f"{at}spec.activeDeadlineSeconds", text)

@@ -58,8 +58,10 @@ def check_status(old: Document, new: Document, report: Report) -> list[Cause]:
     for name, kind in _LISTS:
         if (was := before.get(name)) and was != status.get(name):
             causes += _restarts(was, status.get(name) or (), spec, kind, f"status.{name}")
-    if (made := status.get("resourceClaimStatuses")) and made != before.get("resourceClaimStatuses"):
-        causes += made_claims(made, spec, "status.resourceClaimStatuses")
+    if (claim_statuses := status.get("resourceClaimStatuses")) and claim_statuses != before.get(
+        "resourceClaimStatuses"
+    ):
+        causes += made_claims(claim_statuses, spec, "status.resourceClaimStatuses")
     extended = status.get("extendedResourceClaimStatus")
     if extended is not None and extended != before.get("extendedResourceClaimStatus"):
         causes += extended_resource_claim(extended, spec, "status.extendedResourceClaimStatus")
@@ -71,12 +73,12 @@ def check_status(old: Document, new: Document, report: Report) -> list[Cause]:
     is_windows = (spec.get("os") or {}).get("name") == "windows"
     for name, kind in _LISTS:
         has_health = False
-        for index, each in enumerate(status.get(name) or ()):
-            has_health = has_health or "allocatedResourcesStatus" in each
+        for index, container_status in enumerate(status.get(name) or ()):
+            has_health = has_health or "allocatedResourcesStatus" in container_status
             path = f"status.{name}[{index}]"
-            if user := (each.get("user") or {}).get("linux"):
+            if user := (container_status.get("user") or {}).get("linux"):
                 causes += _user(user, f"{path}.user.linux", is_windows=is_windows)
-            if each.get("allocatedResourcesStatus") and not kind:
+            if container_status.get("allocatedResourcesStatus") and not kind:
                 text = "must not be specified in container status"
                 causes.append(forbidden(f"{path}.allocatedResourcesStatus", text))
         if kind and has_health:
@@ -110,20 +112,20 @@ def _is_restarted(container: Document, spec: Document, code: int) -> bool:
 
 def _pod_addresses(status: Document, before: Document) -> Causes:
     """Check the addresses of a pod; where the list does not begin with the one, the one counts (conversion of v1)."""
-    one, listed = status.get("podIP") or "", _listed(status, "podIPs")
+    one, listed = status.get("podIP") or "", _listed_ips(status, "podIPs")
     if one and listed[:1] != [one]:
         listed = [one]
-    yield from _families(listed, [*_listed(before, "podIPs"), before.get("podIP") or ""], "status.podIPs")
+    yield from _families(listed, [*_listed_ips(before, "podIPs"), before.get("podIP") or ""], "status.podIPs")
 
 
 def _host_addresses(status: Document, before: Document) -> Causes:
-    listed = _listed(status, "hostIPs")
+    listed = _listed_ips(status, "hostIPs")
     if listed and (status.get("hostIP") or "") != listed[0]:
         yield invalid("status.hostIPs[0].ip", listed[0], "must be equal to `hostIP`")
-    yield from _families(listed, _listed(before, "hostIPs"), "status.hostIPs")
+    yield from _families(listed, _listed_ips(before, "hostIPs"), "status.hostIPs")
 
 
-def _listed(status: Document, name: str) -> list[str]:
+def _listed_ips(status: Document, name: str) -> list[str]:
     return [each.get("ip") or "" for each in status.get(name) or ()]
 
 

@@ -65,8 +65,8 @@ def check_update(old: Document, new: Document) -> Causes:
             yield forbidden(f"spec.schedulingGates[{index}].name", text)
     was_gated = bool(kept)
     if was_gated:
-        yield from _tightened(old, new)
-    frozen_old, frozen_new = _frozen(old, was_gated), _frozen(new, was_gated)
+        yield from _narrowing_causes(old, new)
+    frozen_old, frozen_new = _immutable_spec(old, was_gated), _immutable_spec(new, was_gated)
     if frozen_old != frozen_new:
         yield forbidden("spec", f"{_FROZEN}\n{difference(frozen_old, frozen_new)}")
 
@@ -86,7 +86,7 @@ def _timeless(toleration: Document) -> Document:
     return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
 
 
-def _frozen(spec: Document, was_gated: bool) -> Document:
+def _immutable_spec(spec: Document, was_gated: bool) -> Document:
     """Return the spec with everything that may change taken out."""
     rest = {
         name: value
@@ -109,7 +109,7 @@ def _without_nodes(affinity: Document | None) -> Document:
     return {name: value for name, value in (affinity or {}).items() if name != "nodeAffinity" and value}
 
 
-def _tightened(old: Document, new: Document) -> Causes:
+def _narrowing_causes(old: Document, new: Document) -> Causes:
     # While gated, what the pod asks for may only become narrower (KEP-3838).
     selector = new.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in (old.get("nodeSelector") or {}).items()):
@@ -119,11 +119,13 @@ def _tightened(old: Document, new: Document) -> Causes:
     terms, wanted = _required_terms(old.get("affinity") or {}), _required_terms(new.get("affinity") or {})
     if terms and len(terms) != len(wanted):
         text = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        yield invalid(here, [_shown(each) for each in wanted] or None, text)
+        yield invalid(here, [_shown_term(each) for each in wanted] or None, text)
         return
     for index, (before, after) in enumerate(zip(terms, wanted, strict=False)):
         if not _has_only_additions(before, after):
-            yield invalid(f"{here}[{index}]", _shown(after), "only additions are allowed (no mutations or deletions)")
+            yield invalid(
+                f"{here}[{index}]", _shown_term(after), "only additions are allowed (no mutations or deletions)"
+            )
 
 
 def _has_only_additions(before: Document, after: Document) -> bool:
@@ -133,7 +135,7 @@ def _has_only_additions(before: Document, after: Document) -> bool:
     return all(now[: len(was)] == was for was, now in parts)
 
 
-def _shown(term: Document) -> Document:
+def _shown_term(term: Document) -> Document:
     """Return a term of a node selector as refusals show it."""
 
     def requirements(part: str) -> list[Document] | None:
@@ -166,7 +168,7 @@ def resized_spec(old: Document, wanted: Document) -> Document:
         if [_name(each) for each in before] != [_name(each) for each in after]:
             spec[kind] = after
         elif before:
-            spec[kind] = [_resized(*pair) for pair in zip(before, after, strict=True)]
+            spec[kind] = [_resized_container(*pair) for pair in zip(before, after, strict=True)]
     if "resources" in wanted:
         spec["resources"] = wanted["resources"]
     else:
@@ -179,7 +181,7 @@ def _name(container: Any) -> str:
     return str(container.get("name") or "") if isinstance(container, dict) else ""
 
 
-def _resized(before: Document, after: Document) -> Document:
+def _resized_container(before: Document, after: Document) -> Document:
     # A client that does not know resizePolicy leaves it out and means no change (kep-1287 14).
     return {**before, **{name: after[name] for name in _OWN if name in after}}
 
@@ -225,11 +227,11 @@ def _beside(old: Document, spec: Document, switches: ApiServerSwitches) -> Cause
                 at = f"spec.{kind}[{index}].resources"
                 yield from _check_kept(was.get("resources"), now.get("resources"), at, "resource")
     for was, now in _pairs(before, spec, CONTAINERS):
-        if _fixed(was) != _fixed(now):
+        if _fixed_fields(was) != _fixed_fields(now):
             yield forbidden("spec", "only cpu and memory resources are mutable")
     for index, (was, now) in enumerate(_pairs(before, spec, INIT_CONTAINERS)):
         if was.get("restartPolicy") == "Always" or switches.init_container_resize:
-            if _fixed(was) != _fixed(now):
+            if _fixed_fields(was) != _fixed_fields(now):
                 text = "only cpu and memory resources for init or sidecar containers are mutable"
                 yield forbidden(f"spec.initContainers[{index}]", text)
         elif _exact(was) != _exact(now):
@@ -291,19 +293,19 @@ def _check_kept(before: Any, after: Any, at: str, what: str) -> list[Cause]:
     ]
 
 
-def _fixed(container: Document) -> Any:
+def _fixed_fields(container: Document) -> Any:
     """Return what a resize may not change of a container that can be resized."""
     return _policies(container), _without_resizable(container.get("resources"))
 
 
 def _without_resizable(resources: Any) -> Document:
     """Return the rest of a resources field, quantities as numbers; what is empty is absent."""
-    found = _quantities(resources)
+    quantities = _quantities(resources)
     for part in ("requests", "limits"):
-        rest = {name: value for name, value in found.pop(part, {}).items() if name not in RESIZABLE}
+        rest = {name: value for name, value in quantities.pop(part, {}).items() if name not in RESIZABLE}
         if rest:
-            found[part] = rest
-    return found
+            quantities[part] = rest
+    return quantities
 
 
 def _quantities(resources: Any) -> Document:

@@ -20,12 +20,12 @@ from apiserver_fake.registry.validation.formats import (
     invalid,
     label,
     label_selector,
+    not_supported,
     quantity,
     required,
     signer_name,
     subdomain,
     too_long,
-    unsupported,
 )
 from apiserver_fake.registry.validation.pod.environment import FILE_FIELDS, field_of, resource_of
 from apiserver_fake.registry.validation.pod.images import PULL_POLICIES, pull_policy
@@ -69,7 +69,7 @@ def _host_path(source: Document, at: str, report: Report) -> Causes:
         return
     yield from no_backsteps(f"{at}path", path)
     if kind is not None and kind not in _HOST_PATH_TYPES:
-        yield unsupported(f"{at}type", kind, _HOST_PATH_TYPES)
+        yield not_supported(f"{at}type", kind, _HOST_PATH_TYPES)
 
 
 HOST_PATH = Struct(_host_path, Field("type", default=""))
@@ -88,7 +88,7 @@ _IQN = {
 }
 
 
-def _qualified(name: str, path: str, report: Report) -> Causes:
+def _initiator_name(name: str, path: str, report: Report) -> Causes:
     form = _IQN.get(name[:3])
     if form is None:
         yield invalid(path, name, "must be valid format starting with iqn, eui, or naa")
@@ -100,7 +100,7 @@ def _iscsi(source: Document, at: str, report: Report) -> Causes:
     if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
         yield required(f"{at}secretRef")
     if (name := source.get("initiatorName")) is not None:
-        yield from _qualified(name, f"{at}initiatorname", report)
+        yield from _initiator_name(name, f"{at}initiatorname", report)
 
 
 def _host_ports(source: Document, at: str, report: Report) -> Causes:
@@ -154,9 +154,9 @@ _BLOB = ("https://{account-name}.blob.core.windows.net/{container-name}/{disk-na
 def _azure_disk(source: Document, at: str, report: Report) -> Causes:
     kind, uri = source.get("kind"), source.get("diskURI") or ""
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
-        yield unsupported(f"{at}diskURI", uri, _MANAGED)
+        yield not_supported(f"{at}diskURI", uri, _MANAGED)
     elif kind is not None and kind != "Managed" and not uri.startswith("https://"):
-        yield unsupported(f"{at}diskURI", uri, _BLOB)
+        yield not_supported(f"{at}diskURI", uri, _BLOB)
 
 
 def driver_name(name: str, path: str, report: Report) -> Causes:
@@ -298,7 +298,7 @@ def _certificate(source: Document, at: str, paths: _Paths, report: Report) -> Ca
     )
     yield from signer_name(f"{at}signerName", signer)
     if kind not in _KEY_TYPES:
-        yield unsupported(f"{at}keyType", kind, _KEY_TYPES)
+        yield not_supported(f"{at}keyType", kind, _KEY_TYPES)
     if seconds is not None:
         is_ours = f".{signer.partition('/')[0]}".endswith(".kubernetes.io")
         most = _DAY_S if is_ours else 91 * _DAY_S
@@ -324,14 +324,14 @@ _PROJECTIONS = {
 }
 
 
-def _projected(volume: Document, at: str, report: Report) -> Causes:
+def _projected_volume(volume: Document, at: str, report: Report) -> Causes:
     paths = _Paths(at)
     for index, source in enumerate(volume.get("sources") or ()):
         here, count = f"{at}sources[{index}]", 0
         for name, rule in _PROJECTIONS.items():
-            if (found := source.get(name)) is not None:
+            if (projection := source.get(name)) is not None:
                 count += 1
-                yield from rule(found, f"{here}.{name}.", paths, report)
+                yield from rule(projection, f"{here}.{name}.", paths, report)
         if count > 1:
             yield forbidden(here, "may not specify more than 1 volume type per source")
 
@@ -353,7 +353,7 @@ _SOURCES = (
         struct=Struct(
             Field("iscsiInterface", default="default"),
             *_needs("targetPortal"),
-            Field("iqn", required=True, rule=_qualified),
+            Field("iqn", required=True, rule=_initiator_name),
             Field("lun", minimum=0, maximum=255, text=_LUN),
             _iscsi,
         ),
@@ -401,7 +401,7 @@ _SOURCES = (
     ),
     Field(
         "projected",
-        struct=Struct(_DEFAULT_MODE, _projected, Field("sources", items=_PROJECTED_SOURCE, is_checked=False)),
+        struct=Struct(_DEFAULT_MODE, _projected_volume, Field("sources", items=_PROJECTED_SOURCE, is_checked=False)),
     ),
     Field(
         "scaleIO",
@@ -433,7 +433,7 @@ _SOURCES = (
 )
 SOURCES = {field.name: field for field in _SOURCES}
 """Volume sources by name, in the order in which a refusal of two sources names them."""
-_RULES = {field.name: field.compiled() for field in _SOURCES}
+_RULES = {field.name: field.compile_check() for field in _SOURCES}
 _PORTAL_TEXT = (
     "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is "
     "specified."
@@ -481,22 +481,28 @@ def check_volumes(volumes: list[Document], path: str, report: Report) -> Iterabl
 
 def _check_source(volume: Document, name: str, pod: str, at: str, report: Report) -> None:
     causes: list[Cause] = report.causes
-    found = [each for each in volume if each in _RULES and volume[each] is not None]
-    if not found:
+    sources = [each for each in volume if each in _RULES and volume[each] is not None]
+    if not sources:
         causes.append(required(at, "must specify a volume type"))
         return
-    if len(found) > 1:
-        found = [each for each in _RULES if each in found]
-    source = found[0]
+    if len(sources) > 1:
+        sources = [each for each in _RULES if each in sources]
+    source = sources[0]
     if (rule := _RULES[source]) is not None:
         # One by one: rules below add to the same list.
         for cause in rule(volume[source], f"{at}.{_PATHS.get(source, source)}", report):
             causes += (cause,)
     if source == "ephemeral" and pod and name:
-        made = f"{pod}-{name}"
-        causes += [invalid(f"{at}.name", name, f'PVC name "{made}": {text}') for text in faults(subdomain, made)]
-    for each in found[1:]:
-        causes.append(forbidden(f"{at}.{_SECOND_PATHS.get(each, each)}", "may not specify more than 1 volume type"))
-    portal = volume["iscsi"].get("targetPortal") or "" if "iscsi" in found else ""
-    if "iscsi" in found and volume["iscsi"].get("initiatorName") is not None and len(f"{name}:{portal}") > 64:
+        claim_name = f"{pod}-{name}"
+        causes += [
+            invalid(f"{at}.name", name, f'PVC name "{claim_name}": {text}') for text in faults(subdomain, claim_name)
+        ]
+    for extra_source in sources[1:]:
+        causes.append(
+            forbidden(
+                f"{at}.{_SECOND_PATHS.get(extra_source, extra_source)}", "may not specify more than 1 volume type"
+            )
+        )
+    portal = volume["iscsi"].get("targetPortal") or "" if "iscsi" in sources else ""
+    if "iscsi" in sources and volume["iscsi"].get("initiatorName") is not None and len(f"{name}:{portal}") > 64:
         causes.append(invalid(f"{at}.name", name, _PORTAL_TEXT))

@@ -49,7 +49,7 @@ def gates(release, **others):
     ("1.37", (WEB, LEVEL, INIT, RESTART)),
 ])  # fmt: skip
 def test_a_default_kubelet_declares_what_its_release_has_switched_on(release, names):
-    assert names == ndf.declared(KubeletConfiguration(gates(release)), release)
+    assert names == ndf.declared_names(KubeletConfiguration(gates(release)), release)
 
 
 @pytest.mark.parametrize(("policy", "has_gate", "is_declared"), [
@@ -58,7 +58,7 @@ def test_a_default_kubelet_declares_what_its_release_has_switched_on(release, na
 def test_a_kubelet_of_1_35_resizes_guaranteed_pods_unless_cpus_are_exclusive(policy, has_gate, is_declared):
     own = gates("1.35", InPlacePodVerticalScalingExclusiveCPUs=has_gate)
 
-    found = ndf.declared(KubeletConfiguration(own, policy), "1.35")
+    found = ndf.declared_names(KubeletConfiguration(own, policy), "1.35")
 
     assert is_declared == ("GuaranteedQoSPodCPUResize" in found)
 
@@ -67,9 +67,9 @@ def test_a_feature_of_the_runtime_needs_its_gate_and_the_runtime():
     own = gates("1.36", UserNamespacesHostNetworkSupport=True)
     name, runtime = "UserNamespacesHostNetworkSupport", frozenset(("UserNamespacesHostNetwork",))
 
-    assert name not in ndf.declared(KubeletConfiguration(own), "1.36")
-    assert name not in ndf.declared(KubeletConfiguration(gates("1.36"), runtime=runtime), "1.36")
-    assert name in ndf.declared(KubeletConfiguration(own, runtime=runtime), "1.36")
+    assert name not in ndf.declared_names(KubeletConfiguration(own), "1.36")
+    assert name not in ndf.declared_names(KubeletConfiguration(gates("1.36"), runtime=runtime), "1.36")
+    assert name in ndf.declared_names(KubeletConfiguration(own, runtime=runtime), "1.36")
 
 
 @pytest.mark.parametrize(("spec", "release", "names"), [
@@ -130,5 +130,7 @@ def test_a_newer_component_does_not_ask_for_what_every_kubelet_has(monkeypatch):
                   is_declared=lambda kubelet: True)  # fmt: skip
     monkeypatch.setattr(ndf, "registry", lambda release: (old,))
 
-    assert ("Old",) == ndf.needed_to_schedule(pod().spec, "1.36") == ndf.declared(KubeletConfiguration({}), "1.36")
-    assert () == ndf.needed_to_schedule(pod().spec, "1.37") == ndf.declared(KubeletConfiguration({}), "1.37")
+    assert (
+        ("Old",) == ndf.needed_to_schedule(pod().spec, "1.36") == ndf.declared_names(KubeletConfiguration({}), "1.36")
+    )
+    assert () == ndf.needed_to_schedule(pod().spec, "1.37") == ndf.declared_names(KubeletConfiguration({}), "1.37")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver_fake.extensions.rbac.bootstrap import AUTOUPDATE, bootstrap_objects, reconciled
+from apiserver_fake.extensions.rbac.bootstrap import AUTOUPDATE, bootstrap_objects, reconcile
 from apiserver_fake.registry.policy import (
     Attributes,
     Binding,
@@ -254,16 +254,16 @@ def test_a_start_gives_a_default_role_back_what_it_lacks_and_leaves_what_was_add
     added = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     stored = {**wanted, "rules": [wanted["rules"][1], added]}
 
-    again = reconciled(stored, wanted)
+    again = reconcile(stored, wanted)
 
     held = [msgspec.convert(rule, PolicyRule) for rule in again["rules"]]
     assert again["rules"][:2] == [wanted["rules"][1], added]
     assert missing_rights(held, [msgspec.convert(rule, PolicyRule) for rule in wanted["rules"]]) == []
-    assert reconciled(again, wanted) is again
+    assert reconcile(again, wanted) is again
 
 
 def test_a_start_leaves_a_default_role_alone_that_says_so():
     wanted = next(d for _, d in bootstrap_objects() if d["metadata"]["name"] == "system:kube-dns")
     stored = {**wanted, "metadata": {**wanted["metadata"], "annotations": {AUTOUPDATE: "false"}}, "rules": []}
 
-    assert reconciled(stored, wanted) is stored
+    assert reconcile(stored, wanted) is stored

@@ -29,7 +29,8 @@ def test_drain_finds_the_eviction_subresource_under_its_own_group():
 
 def test_the_aggregated_form_lists_the_same_resources_as_the_plain_one():
     items = (
-        discovery.aggregated(CATALOGUE, is_core=True)["items"] + discovery.aggregated(CATALOGUE, is_core=False)["items"]
+        discovery.aggregated_discovery(CATALOGUE, is_core=True)["items"]
+        + discovery.aggregated_discovery(CATALOGUE, is_core=False)["items"]
     )
 
     aggregated = {

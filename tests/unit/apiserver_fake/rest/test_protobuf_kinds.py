@@ -13,7 +13,7 @@ WITHOUT = frozenset(
 )  # fmt: skip
 SERVED = [
     each.resource
-    for plurals in whole_catalogue().served.values()
+    for plurals in whole_catalogue().served_versions.values()
     for each in plurals.values()
     if each.resource.name not in COMPUTED
 ]

@@ -47,7 +47,7 @@ def test_every_kind_is_defined_and_every_reference_leads_somewhere(whole, catalo
 
     lost = {each for each in references(whole) if each.removeprefix("#/definitions/") not in definitions}
     assert lost == set()
-    for (group, version), plurals in catalogue.served.items():
+    for (group, version), plurals in catalogue.served_versions.items():
         for plural, each in plurals.items():
             root = f"/apis/{group}/{version}" if group else f"/api/{version}"
             if each.resource.name not in COMPUTED:

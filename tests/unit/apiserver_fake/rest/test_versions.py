@@ -12,7 +12,7 @@ from apiserver_fake.registry.schema.schemas import ANYTHING
 from apiserver_fake.registry.served_version import ServedVersion
 from apiserver_fake.registry.strategy import Strategy
 from apiserver_fake.rest import discovery, paths
-from apiserver_fake.rest.versions import versioned
+from apiserver_fake.rest.versions import versioned_api
 from services.api.meta import Resource
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 
@@ -56,7 +56,7 @@ class AnApi:
 
 def call(api, verb, **fields):
     request = Request(verb=verb, resource=STORED.name, name="a", **fields)
-    response = asyncio.run(versioned(api, SERVED).call(request))
+    response = asyncio.run(versioned_api(api, SERVED).call(request))
     return response, msgspec.json.decode(response.body)
 
 
@@ -81,7 +81,7 @@ def test_a_list_has_the_callers_version_itself_and_in_each_item():
 
 def test_events_are_converted_but_errors_are_not():
     async def collect():
-        api = versioned(AnApi(), SERVED)
+        api = versioned_api(AnApi(), SERVED)
         return [
             msgspec.json.decode(e.body) async for batch in api.watch(WatchRequest(resource=STORED.name)) for e in batch
         ]

@@ -50,7 +50,7 @@ class World:
         return self.backlogs.state("pods", selection, ())
 
     def missed(self, after, selection=EVERYTHING):
-        return self.backlogs.missed("pods", selection, after)
+        return self.backlogs.backlog_after("pods", selection, after)
 
 
 def selection_of(text):
@@ -148,7 +148,7 @@ def test_a_piece_is_encoded_once_for_all_and_forgotten_with_the_last_start(monke
         encoded.append(event.name)
         return event.body
 
-    texts = [[piece.encoded("form", encode) for piece in pieces_of(each)] for each in (one, two)]
+    texts = [[piece.encoded_bytes("form", encode) for piece in pieces_of(each)] for each in (one, two)]
     assert texts[0] == texts[1]
     assert len(encoded) == 2 * SMALL
     assert world.backlogs.shared.bytes == sum(map(len, texts[0]))
@@ -164,7 +164,9 @@ def test_no_more_is_kept_encoded_than_may_be():
     world.backlogs.shared.bytes_max = 30_000
     one, two, held = world.state(), world.state(), world.state()
 
-    texts = [[piece.encoded("form", lambda event: event.body) for piece in pieces_of(each)] for each in (one, two)]
+    texts = [
+        [piece.encoded_bytes("form", lambda event: event.body) for piece in pieces_of(each)] for each in (one, two)
+    ]
 
     assert texts[0] == texts[1]
     assert held

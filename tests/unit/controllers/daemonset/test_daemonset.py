@@ -272,12 +272,12 @@ def test_the_wait_is_capped_at_fifteen_minutes_and_forgotten_after_twice_that():
     backoff, now_s = FailureBackoff(), 0.0
     for _ in range(12):
         now_s += backoff.wait_s("uid", 1, "n", now_s)
-        backoff.removed("uid", 1, "n", now_s)
+        backoff.on_removed("uid", 1, "n", now_s)
 
     assert backoff.wait_s("uid", 1, "n", now_s) == 900.0
     assert backoff.wait_s("uid", 1, "other", now_s) == 0.0
     assert backoff.wait_s("uid", 1, "n", now_s + 1801.0) == 0.0
-    backoff.removed("uid", 1, "n", now_s + 1801.0)
+    backoff.on_removed("uid", 1, "n", now_s + 1801.0)
     assert backoff.wait_s("uid", 1, "n", now_s + 1801.0) == 1.0
     backoff.sweep(now_s + 3603.0)
     assert len(backoff) == 0

@@ -10,7 +10,7 @@ from services.api.meta import ObjectMeta, ObjectReference
 from services.api.printing import cells
 from services.api.resources import resources
 from services.controllers.endpointslice.controller import CONTROLLER
-from services.controllers.endpointslice.placement import ENDPOINTS_MAX, placed
+from services.controllers.endpointslice.placement import ENDPOINTS_MAX, place_endpoints
 from services.reconcile.actions import Create, Delete, Patch, RecordEvent
 
 HTTP = (EndpointPort(name="", protocol="TCP", port=80),)
@@ -209,21 +209,21 @@ def a_slice(name, *numbers, ports=HTTP):
 
 
 def test_a_slice_has_a_hundred_endpoints_at_most():
-    found = placed({HTTP: endpoints(*range(250))}, [])
+    found = place_endpoints({HTTP: endpoints(*range(250))}, [])
 
     assert [len(each) for _, each in found.created] == [ENDPOINTS_MAX, ENDPOINTS_MAX, 50]
 
 
 def test_a_new_endpoint_goes_where_a_slice_changes_anyway():
     full, changing = a_slice("full", *range(99)), a_slice("changing", 200, 201)
-    found = placed({HTTP: endpoints(*range(99), 201, 300)}, [full, changing])
+    found = place_endpoints({HTTP: endpoints(*range(99), 201, 300)}, [full, changing])
 
     assert [(each.metadata.name, len(now)) for each, now in found.changed] == [("changing", 2)]
     assert (found.created, found.deleted) == ([], [])
 
 
 def test_a_slice_without_endpoints_goes():
-    found = placed({HTTP: endpoints(1)}, [a_slice("a", 1), a_slice("b", 2), a_slice("old", 1, ports=())])
+    found = place_endpoints({HTTP: endpoints(1)}, [a_slice("a", 1), a_slice("b", 2), a_slice("old", 1, ports=())])
 
     assert [each.metadata.name for each in found.deleted] == ["b", "old"]
     assert (found.created, found.changed) == ([], [])
@@ -362,13 +362,13 @@ def test_the_first_pod_without_a_known_node_is_named_and_the_others_are_endpoint
 
 
 def test_what_is_new_goes_into_the_first_slice_that_it_fits_into_as_a_whole():
-    found = placed({HTTP: endpoints(*range(99), *range(200, 250), 300, 301)},
+    found = place_endpoints({HTTP: endpoints(*range(99), *range(200, 250), 300, 301)},
                    [a_slice("full", *range(99)), a_slice("half", *range(200, 250))])  # fmt: skip
     assert [(each.metadata.name, len(now)) for each, now in found.changed] == [("half", 52)]
 
-    found = placed({HTTP: endpoints(*range(99), *range(300, 302))}, [a_slice("full", *range(99))])
+    found = place_endpoints({HTTP: endpoints(*range(99), *range(300, 302))}, [a_slice("full", *range(99))])
     assert (found.changed, [len(each) for _, each in found.created]) == ([], [2])
-    found = placed({HTTP: endpoints(*range(99), 300)}, [a_slice("full", *range(99))])
+    found = place_endpoints({HTTP: endpoints(*range(99), 300)}, [a_slice("full", *range(99))])
     assert [(each.metadata.name, len(now)) for each, now in found.changed] == [("full", 100)]
 
 
@@ -376,14 +376,14 @@ def test_an_endpoint_that_changes_stays_where_it_was():
     changed = Endpoint(addresses=("10.0.0.1",), target_ref=ObjectReference(uid="u1"), node_name="n2")
     old = a_slice("a", 1)
 
-    assert placed({HTTP: (changed,)}, [old]).changed == [(old, (changed,))]
+    assert place_endpoints({HTTP: (changed,)}, [old]).changed == [(old, (changed,))]
 
 
 def test_the_empty_slice_of_a_service_without_endpoints_is_kept_and_emptied():
     empty, stale = a_slice("empty", ports=()), a_slice("stale", 1, 2, ports=())
 
-    kept = placed({}, [empty, a_slice("old", 1)])
+    kept = place_endpoints({}, [empty, a_slice("old", 1)])
     assert (kept.created, kept.changed, [each.metadata.name for each in kept.deleted]) == ([], [], ["old"])
-    emptied = placed({}, [stale])
+    emptied = place_endpoints({}, [stale])
     assert (emptied.created, emptied.changed, emptied.deleted) == ([], [(stale, ())], [])
-    assert placed({}, []).created == [((), ())]
+    assert place_endpoints({}, []).created == [((), ())]

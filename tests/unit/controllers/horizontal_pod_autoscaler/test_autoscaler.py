@@ -20,7 +20,7 @@ from services.controllers.horizontal_pod_autoscaler.replicas import (
     by_utilization,
     by_value,
     by_value_per_pod,
-    requested,
+    requests_by_pod,
 )
 from services.reconcile.actions import NOTHING, Patch, Query, RecordEvent
 
@@ -507,7 +507,7 @@ def test_a_pods_own_requests_stand_for_those_of_its_containers():
             "resources": {"requests": level},
             "containers": [{"name": f"c{n}", "resources": {"requests": each}} for n, each in enumerate(containers)],
         }
-        return requested([msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)], "cpu", "")["p"]
+        return requests_by_pod([msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)], "cpu", "")["p"]
 
     assert asked({"cpu": "3"}, {"cpu": "1"}, {}) == 3000
     assert asked({"memory": "1Gi"}, {"cpu": "1"}, {}) == 1000

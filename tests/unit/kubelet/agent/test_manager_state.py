@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.agent.manager_state import restored
+from kubelet.agent.manager_state import restore_state
 from kubelet.managers.allocation import Allocation, Block
 
 RESERVED = [{"numaNode": 0, "limits": {"memory": "1Gi"}}]
@@ -15,18 +15,18 @@ def after(a_node):
     """What becomes of a host with this state when its node is defined otherwise."""
 
     def restart(before, changes, held=()):
-        state = restored(None, [a_node(**before)], {})
-        return restored(state, [a_node(**before | changes)], {"n1": held})
+        state = restore_state(None, [a_node(**before)], {})
+        return restore_state(state, [a_node(**before | changes)], {"n1": held})
 
     return restart
 
 
 def test_a_host_without_static_policies_remembers_nothing(a_node):
-    assert restored(None, [a_node()], {"n1": [Allocation()]}) == b""
+    assert restore_state(None, [a_node()], {"n1": [Allocation()]}) == b""
 
 
 def test_what_did_not_change_is_written_as_it_was(after, a_node):
-    assert after(STATIC, {}, [FOUR]) == restored(None, [a_node(**STATIC)], {})
+    assert after(STATIC, {}, [FOUR]) == restore_state(None, [a_node(**STATIC)], {})
 
 
 def test_kubelet_5_4_a_changed_cpu_policy_is_refused_with_both_names(after):
@@ -42,9 +42,9 @@ def test_kubelet_5_4_a_changed_cpu_policy_is_refused_with_both_names(after):
 
 def test_kubelet_5_4_a_node_whose_pods_share_may_not_become_static_while_they_run(a_node):
     with pytest.raises(ValueError, match='configured policy "static" differs from state checkpoint policy "none"'):
-        restored(None, [a_node(**STATIC)], {"n1": [Allocation()]})
+        restore_state(None, [a_node(**STATIC)], {"n1": [Allocation()]})
 
-    assert restored(None, [a_node(**STATIC)], {}) != b""
+    assert restore_state(None, [a_node(**STATIC)], {}) != b""
 
 
 def test_kubelet_5_4_a_changed_memory_policy_is_refused_with_both_names(after):
@@ -71,11 +71,13 @@ def test_a_machine_or_reservation_that_changed_is_refused_with_both_values(after
 
 
 def test_a_node_that_is_away_is_not_forgotten(a_node):
-    state = restored(None, [a_node(**STATIC)], {})
+    state = restore_state(None, [a_node(**STATIC)], {})
 
-    assert restored(state, [a_node(name="n2")], {}) == state
+    assert restore_state(state, [a_node(name="n2")], {}) == state
 
 
 @pytest.mark.parametrize(("data", "lost"), [(b"{", ()), (None, ("n1",))])
 def test_guarantees_fm_k5_a_state_that_is_lost_is_made_anew_from_what_the_pods_have(a_node, data, lost):
-    assert restored(data, [a_node(**STATIC)], {"n1": [FOUR]}, lost=lost) == restored(None, [a_node(**STATIC)], {})
+    assert restore_state(data, [a_node(**STATIC)], {"n1": [FOUR]}, lost=lost) == restore_state(
+        None, [a_node(**STATIC)], {}
+    )

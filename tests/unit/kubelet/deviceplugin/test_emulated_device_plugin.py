@@ -63,7 +63,7 @@ def test_what_cannot_be_done_is_an_error_that_says_what_can(reported, said):
 def test_pairs_keeps_pairs_together_and_spread_takes_one_of_each(preferred, available, must, size, chosen):
     plugin = a_plugin(preferred=preferred)
 
-    found = plugin.preferred([f"dev-{n}" for n in available], [f"dev-{n}" for n in must], size)
+    found = plugin.preferred_devices([f"dev-{n}" for n in available], [f"dev-{n}" for n in must], size)
 
     assert found == tuple(f"dev-{n}" for n in chosen)
 

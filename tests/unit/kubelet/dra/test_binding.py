@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kubelet.dra.emulated.binding import reported, waiting
+from kubelet.dra.emulated.binding import conditions_patch, waiting
 from services.api.kinds.resourceclaim import ResourceClaim
 
 NAME, WALL, THEN = "gpu.example.com", 1_767_225_630.0, "2026-01-01T00:00:00Z"
@@ -56,7 +56,7 @@ def test_the_report_keeps_what_other_drivers_say_and_holds_for_that_version():
     stored = document(OTHERS, entry(condition("x.io/a"), condition("x.io/b", "False"), condition("Ready", "False")))
     (key,) = awaited(stored)
 
-    patch = reported(stored, key, NAME, WALL, fails=False)
+    patch = conditions_patch(stored, key, NAME, WALL, fails=False)
 
     assert patch["metadata"] == {"resourceVersion": "7"}
     others, mine = patch["status"]["devices"]
@@ -70,7 +70,7 @@ def test_the_report_keeps_what_other_drivers_say_and_holds_for_that_version():
 def test_a_failure_is_the_first_failure_condition():
     (key,) = awaited(document())
 
-    (mine,) = reported(document(), key, NAME, WALL, fails=True)["status"]["devices"]
+    (mine,) = conditions_patch(document(), key, NAME, WALL, fails=True)["status"]["devices"]
 
     (said,) = mine["conditions"]
     assert (said["type"], said["message"]) == ("x.io/f", "device n1/gpu-0 cannot be attached")
@@ -81,6 +81,6 @@ def test_nothing_is_reported_of_an_allocation_that_is_not_there_any_more():
     stored = document()
     stored["status"]["allocation"]["allocationTimestamp"] = "2026-01-01T00:00:01Z"
 
-    assert reported(stored, key, NAME, WALL, fails=False) is None
-    assert reported(document(device="gpu-1"), key, NAME, WALL, fails=False) is None
-    assert reported({"metadata": {"uid": "u"}}, key, NAME, WALL, fails=False) is None
+    assert conditions_patch(stored, key, NAME, WALL, fails=False) is None
+    assert conditions_patch(document(device="gpu-1"), key, NAME, WALL, fails=False) is None
+    assert conditions_patch({"metadata": {"uid": "u"}}, key, NAME, WALL, fails=False) is None

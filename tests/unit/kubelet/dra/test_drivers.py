@@ -53,9 +53,9 @@ def test_a_driver_without_a_common_service_is_refused_in_kubernetes_words(driver
 def test_the_newest_instance_that_can_be_reached_is_called(drivers):
     old, new = (drivers.register(NAME, endpoint, V1, 0.0) for endpoint in ("/old", "/new"))
     assert drivers.find(NAME) is new
-    drivers.connected(old, 1.0, is_connected=True)
+    drivers.set_connected(old, 1.0, is_connected=True)
     assert drivers.find(NAME) is old
-    drivers.connected(new, 2.0, is_connected=True)
+    drivers.set_connected(new, 2.0, is_connected=True)
     assert drivers.find(NAME) is new
     drivers.unregister(new, 3.0)
     assert drivers.find(NAME) is old
@@ -72,14 +72,14 @@ def test_one_instance_cannot_take_the_endpoint_of_another(drivers):
 
 def test_dra_core_7_slices_are_wiped_after_the_delay_unless_the_driver_is_back(drivers, out):
     instance = drivers.register(NAME, "/a", V1, 0.0)
-    drivers.connected(instance, 1.0, is_connected=True)
+    drivers.set_connected(instance, 1.0, is_connected=True)
     drivers.due(30.0)
-    drivers.connected(instance, 100.0, is_connected=False)
+    drivers.set_connected(instance, 100.0, is_connected=False)
     drivers.due(129.9)
-    drivers.connected(instance, 129.9, is_connected=True)
+    drivers.set_connected(instance, 129.9, is_connected=True)
     drivers.due(130.0)
     assert wiped(out) == []
-    drivers.connected(instance, 200.0, is_connected=False)
+    drivers.set_connected(instance, 200.0, is_connected=False)
     drivers.unregister(instance, 210.0)  # changes nothing about since when it cannot be called
     drivers.due(230.0)
 
@@ -90,7 +90,7 @@ def test_dra_core_7_slices_are_wiped_after_the_delay_unless_the_driver_is_back(d
 def test_a_driver_whose_other_instance_can_be_called_is_not_wiped(drivers, out):
     old, new = (drivers.register(NAME, endpoint, V1, 0.0) for endpoint in ("/old", "/new"))
     for instance in (old, new):
-        drivers.connected(instance, 1.0, is_connected=True)
+        drivers.set_connected(instance, 1.0, is_connected=True)
     drivers.unregister(old, 2.0)
     drivers.due(100.0)
 

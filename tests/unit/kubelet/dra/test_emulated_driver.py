@@ -219,7 +219,7 @@ def test_the_words_of_scenarios_name_binding_conditions():
     (found,) = parse_drivers(text)
 
     assert found["bindingDelay"] == 12.0
-    assert read_definition(found).offered(read_definition(found).all_pools("n1")[0]) == [
+    assert read_definition(found).devices_of(read_definition(found).all_pools("n1")[0]) == [
         {"name": name, "bindingConditions": ["x.io/a"], "bindingFailureConditions": ["x.io/f"]}
         for name in ("gpu-0", "gpu-1")
     ]

@@ -41,7 +41,7 @@ class Node:
         self.health.pod_started(self.pod, 0.0)
 
     def reported(self, *devices, now=1.0, driver=DRIVER):
-        self.health.reported(driver, devices, now)
+        self.health.on_report(driver, devices, now)
         return self
 
     def shown(self, container="main"):
@@ -86,7 +86,7 @@ def test_a_report_names_all_devices_of_its_driver_and_none_of_another(a_pod):
     assert healths(node) == {
         f"{DRIVER}/n1/gpu-0": "Unknown", f"{DRIVER}/n1/gpu-1": "Healthy", f"{other}/n1/nic-0": "Healthy",
     }  # fmt: skip
-    node.health.cleared(other, 2.0)
+    node.health.clear(other, 2.0)
     assert healths(node)[f"{other}/n1/nic-0"] == "Unknown"
 
 

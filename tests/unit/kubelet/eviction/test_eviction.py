@@ -6,7 +6,7 @@ from kubelet.effects import NODE_KEY, Outbox, RecordNodeEvent, ReportNode, SetTi
 from kubelet.eviction.manager import NodePressure, PodUse, Pressure, container_use
 from kubelet.eviction.signals import Eviction, capacities, thresholds
 from kubelet.node.definition import NodeDefinition
-from kubelet.runtime.usage import NODE_RESOURCES, used
+from kubelet.runtime.usage import NODE_RESOURCES, used_amounts
 from kubelet.view import worker_key
 from services.api.metrics.usage import parse_curves, value_at
 from tests.unit.kubelet.pod.test_pod import Life
@@ -45,8 +45,8 @@ def test_a_container_uses_what_its_own_annotation_says_before_its_pods(a_pod):
     notes = {"keplab.dev/usage": "memory 1Gi; pids 7", "keplab.dev/usage.side": "pids 3"}
     pod = a_pod(metadata={"annotations": notes})
 
-    assert used(pod, "main", 1.0) == {"memory": GI, "pids": 7}
-    assert used(pod, "side", 1.0) == {"pids": 3}
+    assert used_amounts(pod, "main", 1.0) == {"memory": GI, "pids": 7}
+    assert used_amounts(pod, "side", 1.0) == {"pids": 3}
 
 
 def test_those_who_use_more_than_they_asked_for_leave_first_then_the_least_important_then_the_greediest(a_pod):

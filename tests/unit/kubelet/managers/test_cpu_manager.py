@@ -74,8 +74,8 @@ def test_reserved_cpus_are_shared_unless_their_reservation_is_strict():
     shared, strict = a_manager(reserved=2), a_manager(reserved=2, strict_cpu_reservation=True)
 
     assert shared.allocate(2, None) == strict.allocate(2, None) == (1, 5)
-    assert format_cpus(shared.shared) == "0,2-4,6-7"
-    assert format_cpus(strict.shared) == "2-3,6-7"
+    assert format_cpus(shared.shared_cpus) == "0,2-4,6-7"
+    assert format_cpus(strict.shared_cpus) == "2-3,6-7"
 
 
 def test_what_is_given_back_is_shared_again():
@@ -84,7 +84,7 @@ def test_what_is_given_back_is_shared_again():
 
     manager.release(cpus)
 
-    assert manager.shared == frozenset(range(8))
+    assert manager.shared_cpus == frozenset(range(8))
 
 
 # --- hints ---
@@ -157,7 +157,7 @@ def test_aligned_by_uncore_cache_a_container_stays_in_one_where_it_can():
     ],
 )  # fmt: skip
 def test_full_pcpus_only_counts_cores_without_those_of_reserved_cpus(reserved, requested, message):
-    assert a_manager(reserved=reserved, full_pcpus_only=True).misaligned(requested) == message
+    assert a_manager(reserved=reserved, full_pcpus_only=True).alignment_error(requested) == message
 
 
 # --- pods ---

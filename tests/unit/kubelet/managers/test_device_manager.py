@@ -11,7 +11,7 @@ GPU = "example.com/gpu"
 
 def plugged(*devices, numas=2, prefers=False):
     manager = DeviceManager([{}] * numas, {})
-    manager.listed(GPU, manager.connected(GPU, Options(prefers=prefers)), devices)
+    manager.update_devices(GPU, manager.on_connected(GPU, Options(prefers=prefers)), devices)
     return manager
 
 
@@ -41,11 +41,11 @@ def test_the_four_reasons_why_there_is_no_device_are_kubernetes_own():
     assert manager.allocate(GPU, 2, None) == (
         f"requested number of devices unavailable for {GPU}. Requested: 2, Available: 1"
     )
-    manager.listed(GPU, 1, [Device("a", is_healthy=False), Device("b")])
+    manager.update_devices(GPU, 1, [Device("a", is_healthy=False), Device("b")])
     assert manager.problem(GPU, ("a",)) == (
         f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {GPU}"
     )
-    manager.gone(GPU, 1, 0.0)
+    manager.on_disconnected(GPU, 1, 0.0)
     assert manager.allocate(GPU, 1, None) == f"no healthy devices present; cannot allocate unhealthy devices {GPU}"
     manager.expire(GRACE_S)
     assert manager.knows(GPU)
@@ -58,7 +58,7 @@ def test_a_plugin_that_returns_with_fewer_devices_leaves_the_missing_one_with_th
     manager = plugged(Device("a"), Device("b"), Device("c"))
     manager.take([Share("main", GPU, ("c",))])
 
-    manager.listed(GPU, 1, [Device("a"), Device("b")])
+    manager.update_devices(GPU, 1, [Device("a"), Device("b")])
 
     assert manager.capacity() == {GPU: (2, 2)}
     assert manager.free(GPU) == 3
@@ -69,8 +69,8 @@ def test_a_plugin_that_returns_with_fewer_devices_leaves_the_missing_one_with_th
 def test_only_devices_whose_health_changed_or_that_are_back_are_reported():
     manager = plugged(Device("a"), Device("b"))
 
-    assert manager.listed(GPU, 1, [Device("a"), Device("b", is_healthy=False), Device("c")]) == ["b", "c"]
-    assert manager.gone(GPU, 1, 0.0) == ["a", "c"]
+    assert manager.update_devices(GPU, 1, [Device("a"), Device("b", is_healthy=False), Device("c")]) == ["b", "c"]
+    assert manager.on_disconnected(GPU, 1, 0.0) == ["a", "c"]
     assert not manager.health(GPU, "a")
     assert manager.health(GPU, "an id that no plugin lists")
 
@@ -147,7 +147,7 @@ def test_a_plugins_devices_take_the_place_of_declared_ones_and_who_has_one_keeps
     manager = DeviceManager([{}], {GPU: 2})
     held = manager.allocate(GPU, 1, None)
 
-    manager.listed(GPU, manager.connected(GPU, Options()), [Device("a"), Device("b")])
+    manager.update_devices(GPU, manager.on_connected(GPU, Options()), [Device("a"), Device("b")])
 
     assert held == ("gpu-0",)
     assert manager.capacity() == {GPU: (2, 2)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.node.definition import node_switches, settled
+from kubelet.node.definition import apply_switches, node_switches
 from kubelet.node.status import NodeReport
 from kubelet.switches import KubeletSwitches
 from services.api.switches import SwitchError, Switches
@@ -42,7 +42,7 @@ def test_a_gate_that_the_nodes_release_has_locked_cannot_be_off_there(a_node):
     node = a_node(version="1.37", featureGates={"NodeDeclaredFeatures": False})
 
     with pytest.raises(ValueError, match=r"node n1: switch NodeDeclaredFeatures=false: locked to true since Kubern"):
-        settled(node, Switches())
+        apply_switches(node, Switches())
     with pytest.raises(SwitchError, match="locked"):
         node_switches(node, Switches())
 

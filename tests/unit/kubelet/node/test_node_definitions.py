@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kubelet.config import KubeletConfig
-from kubelet.node.definition import NodeDefinition, resized
+from kubelet.node.definition import NodeDefinition, resize_node
 from kubelet.runtime.behavior import script_of
 from kubelet.runtime.latency import Distribution, LatencyModel
 from kubelet.runtime.records import ContainerRecord, PodRecord, encode_record, newest
@@ -159,12 +159,12 @@ def test_a_container_of_which_nothing_is_known_ends_if_its_pod_is_to_end(a_pod, 
 )
 def test_a_machine_does_not_get_what_it_cannot_have(defined, text, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        resized(NodeDefinition.parse({"name": "n1", **defined}), text)
+        resize_node(NodeDefinition.parse({"name": "n1", **defined}), text)
 
 
 def test_a_machine_gets_other_resources_and_its_own_again():
     node = NodeDefinition.parse({"name": "n1", "cpu": "8", "kubeReserved": {"cpu": "1"}})
-    larger = resized(node, '{"cpu": "16", "extended": {"example.com/card": 2}}')
+    larger = resize_node(node, '{"cpu": "16", "extended": {"example.com/card": 2}}')
 
     assert (larger.allocatable()["cpu"], larger.capacity()["example.com/card"]) == ("15", "2")
-    assert resized(node, "") == node
+    assert resize_node(node, "") == node

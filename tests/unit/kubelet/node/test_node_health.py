@@ -105,8 +105,8 @@ def test_what_cannot_be_reserved_is_refused(a_node):
 
 def test_a_condition_that_was_given_without_a_time_gets_one_and_turns_nothing():
     report = report_of(NodeDefinition(name="n1"))
-    report.seen("Ready", "True", "")
-    report.seen("DiskPressure", "False", "2020-01-01T00:00:00Z")
+    report.observe("Ready", "True", "")
+    report.observe("DiskPressure", "False", "2020-01-01T00:00:00Z")
 
     first, later = (
         {c["type"]: c["lastTransitionTime"] for c in report.status(at)["conditions"]} for at in (60.0, 90.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.node.definition import parse_options, settled
+from kubelet.node.definition import apply_switches, parse_options
 from lab.scenarios.script.nodes import node_definition
 from services.api.switches import Switches
 
@@ -12,14 +12,14 @@ STATIC = {"cpu": "8", "cpuPolicy": "static", "fullPcpusOnly": True}
 def test_nodes_stay_as_they_are_defined_unless_a_switch_says_something(a_node):
     node = a_node(**STATIC)
 
-    assert settled(node, Switches()) is node
+    assert apply_switches(node, Switches()) is node
 
 
 def test_a_switch_speaks_for_all_nodes(a_node):
     said = ("topology.policy=restricted", "topology.scope=pod", "topology.options=max-allowable-numa-nodes:9",
             "cpu.options=none")  # fmt: skip
 
-    node = settled(a_node(**STATIC), Switches.parse(said))
+    node = apply_switches(a_node(**STATIC), Switches.parse(said))
 
     assert (node.topology_policy, node.topology_scope) == ("restricted", "pod")
     assert node.topology_choices.max_allowable_numa_nodes == 9
@@ -28,9 +28,9 @@ def test_a_switch_speaks_for_all_nodes(a_node):
 
 def test_what_cannot_be_names_the_node(a_node):
     with pytest.raises(ValueError, match="node n1: memoryPolicy: Static"):
-        settled(a_node(), Switches.parse(["memory.policy=Static"]))
+        apply_switches(a_node(), Switches.parse(["memory.policy=Static"]))
     with pytest.raises(ValueError, match="node n1: unknown CPU Manager Policy option"):
-        settled(a_node(), Switches.parse(["cpu.options=faster"]))
+        apply_switches(a_node(), Switches.parse(["cpu.options=faster"]))
 
 
 def test_options_are_written_with_or_without_a_value():
@@ -48,7 +48,7 @@ def test_a_scenarios_node_line_has_words_for_all_of_it(a_node):
 
     node = a_node(**node_definition("n1", words))
 
-    assert node.reserved == (0, 1, 8)
+    assert node.effective_reserved_cpus == (0, 1, 8)
     assert node.cpu_options == {"full-pcpus-only": "true", "strict-cpu-reservation": "false"}
     assert node.memory_by_numa().kinds()["hugepages-1Gi"] == (2**31, 2**31)
     assert [each.numa_node for each in node.reserved_memory] == [0]

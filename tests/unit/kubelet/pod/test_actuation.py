@@ -2,7 +2,16 @@
 
 import pytest
 
-from kubelet.pod.actuation import POD, Call, applied, memory_error, memory_in_use, must_restart, plan, size_text
+from kubelet.pod.actuation import (
+    POD,
+    Call,
+    memory_error,
+    memory_in_use,
+    must_restart,
+    plan,
+    resources_after_call,
+    size_text,
+)
 from kubelet.runtime.resources import PodResources, is_same, resources_of
 from services.api.kinds.pod import Container, ContainerResizePolicy, ResourceRequirements
 from services.api.metrics.usage import memory_used
@@ -53,7 +62,7 @@ def test_the_calls_lead_to_what_is_allocated():
     now = before
     for call in plan(before, after, ["a", "b"]):
         assert not is_same(now, after)
-        now = applied(now, after, call)
+        now = resources_after_call(now, after, call)
 
     assert is_same(now, after)
 
@@ -61,7 +70,7 @@ def test_the_calls_lead_to_what_is_allocated():
 def test_one_call_leaves_the_other_resource_as_it_was():
     before, after = size(a={"cpu": "1", "memory": "1Gi"}), size(a={"cpu": "2", "memory": "2Gi"})
 
-    now = applied(before, after, Call("cpu", "a"))
+    now = resources_after_call(before, after, Call("cpu", "a"))
 
     assert now.of("a").limits == {"memory": "1Gi", "cpu": "2"}
 

@@ -27,13 +27,13 @@ def test_the_pull_of_one_pod_serves_the_next():
     images.add("a", 10.2, 0.0)
 
     assert images.pull("a", 20.0, 10.2) == (20.0, 20.2)
-    assert images.reported() == (("a", 500_000_000),)
+    assert images.status_images() == (("a", 500_000_000),)
 
 
 def test_the_largest_images_are_reported_first_and_fifty_at_most():
     images = NodeImages({f"i{n:02}": n for n in range(60)})
 
-    names = [name for name, _ in images.reported()]
+    names = [name for name, _ in images.status_images()]
     assert (names[0], names[-1], len(names)) == ("i59", "i10", 50)
 
 

@@ -51,7 +51,7 @@ class Life:
             self.log.append((self.now, action))
             if isinstance(action, Save):
                 self.record = self.worker.record()
-                self.take(self.worker.saved(action.seq, self.now))
+                self.take(self.worker.on_saved(action.seq, self.now))
 
     def run(self, until):
         while (due := self.worker.due_s) is not None and due <= until:
@@ -221,7 +221,7 @@ def test_a_container_counts_as_started_only_once_its_record_is_durable(a_pod):
     assert any(isinstance(a, Save) for a in actions)
     assert not any(isinstance(a, PodStarted | StatusChanged) for a in actions)
 
-    actions = worker.saved(1, 0.5)
+    actions = worker.on_saved(1, 0.5)
     assert any(isinstance(a, PodStarted) for a in actions)
     assert status.phase_of(worker) == "Running"
 

@@ -29,7 +29,7 @@ class Times:
         life.run(now)
         document = msgspec.to_builtins(life.worker.pod)
         document["status"] |= life.status
-        self.times.shown(life.worker, msgspec.convert(document, KubeletPod), now)
+        self.times.observe_pod(life.worker, msgspec.convert(document, KubeletPod), now)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def times():
 
 
 def sli(times, life, now=100.0):
-    times.times.admitted(life.worker.key, 0.0)
+    times.times.on_admitted(life.worker.key, 0.0)
     times.shown(life, now)
     return times.observed(SLI)
 
@@ -46,7 +46,7 @@ def sli(times, life, now=100.0):
 def test_a_start_is_from_the_creation_until_the_watch_shows_all_containers_started(times, a_pod):
     life = Life(a_pod(), latency=("all=constant:0", "create=constant:4"))
 
-    times.times.admitted(life.worker.key, 0.0)
+    times.times.on_admitted(life.worker.key, 0.0)
     times.shown(life, 3.0)
     early = times.observed(SLI)
     times.shown(life, 6.0)
@@ -97,7 +97,7 @@ def test_a_start_that_is_seen_before_the_creation_by_the_nodes_clock_took_no_tim
 
 def test_a_pod_that_was_not_started_here_or_is_gone_is_not_counted(times, a_pod):
     life, gone = Life(a_pod()), Life(a_pod("gone"))
-    times.times.admitted(gone.worker.key, 0.0)
+    times.times.on_admitted(gone.worker.key, 0.0)
     times.times.forget(gone.worker.key)
 
     times.shown(life, 5.0)
@@ -109,11 +109,11 @@ def test_a_pod_that_was_not_started_here_or_is_gone_is_not_counted(times, a_pod)
 def test_the_first_container_ends_the_start_and_nothing_running_the_end(times, a_pod):
     key = Life(a_pod()).worker.key
 
-    times.times.admitted(key, 2.0)
-    times.times.started(key, 5.0)
+    times.times.on_admitted(key, 2.0)
+    times.times.on_started(key, 5.0)
     for now in (10.0, 12.0):
         times.times.ending(key, now)
-    times.times.ended(key, 14.0)
+    times.times.on_ended(key, 14.0)
 
     assert times.observed(START) == (1, 3.0)
     assert times.observed(WORKER, "create") == (1, 3.0)
@@ -122,11 +122,11 @@ def test_the_first_container_ends_the_start_and_nothing_running_the_end(times, a
 
 def test_what_is_forgotten_of_a_pod_does_not_count_for_its_next_binding(times, a_pod):
     key = Life(a_pod()).worker.key
-    times.times.admitted(key, 2.0)
+    times.times.on_admitted(key, 2.0)
     times.times.ending(key, 3.0)
 
     times.times.forget(key)
-    times.times.started(key, 50.0)
-    times.times.ended(key, 60.0)
+    times.times.on_started(key, 50.0)
+    times.times.on_ended(key, 60.0)
 
     assert (times.observed(START), times.observed(WORKER, "kill")) == ((1, 0.0), (1, 0.0))

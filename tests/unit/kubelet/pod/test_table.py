@@ -34,7 +34,7 @@ class Node:
     def running(self, pod, now=0.0):
         machine = self.begun(pod, now)
         self.table.due(machine.key, now)
-        self.table.saved(machine.key, machine.saved_seq, now)
+        self.table.on_saved(machine.key, machine.saved_seq, now)
         return machine
 
     def end(self, machine, now):
@@ -42,7 +42,7 @@ class Node:
         while (due := machine.due_s) is not None:
             now = max(now, due)
             self.table.due(machine.key, now)
-        self.table.saved(machine.key, machine.saved_seq, now)
+        self.table.on_saved(machine.key, machine.saved_seq, now)
 
     def effects(self, kind):
         return [each for each in self.out.effects if isinstance(each, kind)]
@@ -70,12 +70,12 @@ def test_kubelet_3_1_a_pod_waits_until_its_predecessor_of_the_same_name_has_ende
     assert new.state == PodState.HELD
 
     node.end(old, 5.0)
-    node.table.ended(old)
+    node.table.on_ended(old)
     node.table.unhold_after(old.key, 6.0)
 
     assert new.state == PodState.STARTING
     assert node.table.is_live(second.metadata.key)
-    node.table.ended(new)
+    node.table.on_ended(new)
     assert not node.table.is_live(second.metadata.key)
 
 
@@ -106,7 +106,7 @@ def test_a_timer_is_set_only_where_it_is_sooner_than_the_one_there_is(node, a_po
     node.table.due(machine.key, 1.0)
     assert node.timers(machine) == [3.0], "one that fired early leaves the other"
     node.table.due(machine.key, 3.0)
-    node.table.saved(machine.key, machine.saved_seq, 3.0)
+    node.table.on_saved(machine.key, machine.saved_seq, 3.0)
 
     assert node.timers(machine) == [3.0, 103.0]
 
@@ -126,8 +126,8 @@ def test_a_manager_of_the_node_takes_its_effects_and_the_shell_gets_the_others(n
 
 def test_the_first_record_of_a_pod_is_logged_once(node, a_pod):
     machine = node.running(a_pod())
-    node.table.saved(machine.key, machine.saved_seq, 1.0)
-    node.table.saved(machine.key, 0, 1.0)
+    node.table.on_saved(machine.key, machine.saved_seq, 1.0)
+    node.table.on_saved(machine.key, 0, 1.0)
 
     assert [each.data for each in node.effects(Log) if each.ev == "kubelet.checkpoint"] == [{"seq": 1}]
 
@@ -136,7 +136,7 @@ def test_a_record_of_a_pod_that_is_not_here_any_more_changes_nothing(node, a_pod
     machine = node.begun(a_pod())
     node.table.forget(machine.key)
 
-    node.table.saved(machine.key, 1, 1.0)
+    node.table.on_saved(machine.key, 1, 1.0)
     node.table.due(machine.key, 1.0)
 
     assert node.effects(Log) == []
@@ -150,8 +150,8 @@ def traced(node, pod):
 
 def test_a_start_is_traced_until_its_status_is_known_or_never_will_be(node, a_pod):
     pods = [a_pod(name) for name in "abc"]
-    node.statuses.changed(worker_key(pods[1]), 0.0)
-    node.statuses.changed(worker_key(pods[2]), 0.0)
+    node.statuses.on_changed(worker_key(pods[1]), 0.0)
+    node.statuses.on_changed(worker_key(pods[2]), 0.0)
     node.table.gone[worker_key(pods[2])] = None
 
     for pod in pods:
@@ -207,12 +207,12 @@ def test_nothing_is_known_of_a_pod_that_is_dropped(node, a_pod):
     pod = a_pod()
     machine = node.running(pod)
     node.table.gone[machine.key] = None
-    node.statuses.changed(machine.key, 0.0)
+    node.statuses.on_changed(machine.key, 0.0)
     node.times.ending(machine.key, 1.0)
     node.out.start_span(machine.key, pod, "")
 
     node.table.drop(machine)
-    node.times.ended(machine.key, 50.0)
+    node.times.on_ended(machine.key, 50.0)
 
     assert (node.table.pods, node.table.gone, node.statuses.waiting) == ({}, {}, 0)
     assert [each.error for each in node.effects(EndSpan)] == [""]
@@ -225,7 +225,7 @@ def test_the_end_of_a_pod_is_counted_from_when_it_began_to_be_ended(node, a_pod)
 
     node.table.perform(machine, machine.terminate(10.0, 30, "deleted"), 10.0)
     node.table.perform(machine, [], 15.0)
-    node.times.ended(machine.key, 40.0)
+    node.times.on_ended(machine.key, 40.0)
 
     assert node.out.distributions[WORKER]["kill",].sum == 30.0
 

@@ -7,7 +7,7 @@ from kubelet.admission.predicates import Ledger, NodeFacts
 from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.resize.allocation import Deferred, Fits, Infeasible, NodeRules, grows, judge
 from kubelet.resize.manager import Rank, ResizeQueue
-from kubelet.runtime.resources import PodResources, aligned, is_same, overlaid, resources_of
+from kubelet.runtime.resources import PodResources, align_resources, is_same, overlaid, resources_of
 from kubelet.view import WorkerKey, worker_key
 from services.api.podresources import pod_requests
 
@@ -262,6 +262,6 @@ def test_what_was_recorded_by_a_kubelet_with_another_gate_is_completed_or_cut(a_
     without, with_them = resources_of(pod), resources_of(pod, with_init_containers=True)
     recorded = PodResources({"main": without.of("main")})
 
-    assert with_them == aligned(recorded, with_them)
-    assert without == aligned(with_them, without)
-    assert recorded is aligned(recorded, without)
+    assert with_them == align_resources(recorded, with_them)
+    assert without == align_resources(with_them, without)
+    assert recorded is align_resources(recorded, without)

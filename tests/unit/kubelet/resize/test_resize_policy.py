@@ -120,8 +120,8 @@ def test_a_wait_is_measured_from_the_first_deferral_to_its_end_and_only_once():
 
     times.began(KEY, 7, 100.0)
     times.began(KEY, 7, 105.0)
-    times.ended(KEY, "accepted", 112.0)
-    times.ended(KEY, "terminated", 120.0)
+    times.on_ended(KEY, "accepted", 112.0)
+    times.on_ended(KEY, "terminated", 120.0)
 
     found = out.distributions["kubelet_pod_deferred_resize_duration_seconds"]
     assert {labels: (held.sum, held.count) for labels, held in found.items()} == {("medium", "accepted"): (12.0, 1)}

@@ -19,7 +19,7 @@ from kubelet.runtime.records import (
     checkpoint_of,
     encode_checkpoint,
     encode_record,
-    joined,
+    join_records,
     newest,
 )
 from kubelet.runtime.resources import resources_of
@@ -56,7 +56,7 @@ class Node:
         for action in actions:
             self.effects.append(action)
             if isinstance(action, Save):
-                self.take(worker, worker.saved(action.seq, now), now)
+                self.take(worker, worker.on_saved(action.seq, now), now)
 
     def run(self, pod, now=0.0):
         runtime = a_runtime(("all=constant:0", "resize=constant:1"))
@@ -68,7 +68,7 @@ class Node:
 
     def update(self, worker, pod, now=0.0):
         self.take(worker, worker.update(pod, now), now)
-        self.resizes.requested(worker, pod)
+        self.resizes.on_requested(worker, pod)
 
     def decide(self, worker, now=0.0, trigger="pod_updated"):
         return self.resizes.decide(worker, NODE, NO_PODS, trigger, now)
@@ -115,11 +115,11 @@ def test_what_is_kept_for_a_pod_goes_with_it(a_pod):
     node = Node(NodeRules(keeps_reservations=True))
     worker = node.run(a_pod(cpu="400m"))
     node.ledger.reserve(worker.key, {"cpu": 300})
-    before = node.ledger.taken("cpu")
+    before = node.ledger.taken_amount("cpu")
 
     node.ledger.remove(worker.key)
 
-    assert (before, node.ledger.taken("cpu")) == (700, 0)
+    assert (before, node.ledger.taken_amount("cpu")) == (700, 0)
 
 
 def test_kep_1287_18_the_next_try_is_in_30_s_until_the_sources_are_ready_and_then_in_3_minutes(node, a_pod):
@@ -210,7 +210,7 @@ def test_an_allocation_is_not_applied_before_it_is_durable(node, a_pod):
 
     seq = next(a.seq for a in actions if isinstance(a, Save))
     assert worker.due_s is None
-    worker.saved(seq, 5.0)
+    worker.on_saved(seq, 5.0)
     assert worker.due_s == 6.0
     assert worker.conditions[RESIZE_IN_PROGRESS].generation == 3
 
@@ -235,7 +235,7 @@ def test_checkpoint_and_runtime_say_what_was_allocated_and_how_much_of_it_was_ap
     runtime = newest(PodRecord, [encode_record(record).rstrip()], here).found
     allocated = newest(Checkpoint, [encode_checkpoint(checkpoint_of(record)).rstrip()], here).found
 
-    assert list(joined(runtime, allocated)[0].values()) == [record]
+    assert list(join_records(runtime, allocated)[0].values()) == [record]
 
 
 def test_a_kubelet_that_finds_more_allocated_than_applied_applies_the_rest(node, a_pod):
@@ -260,9 +260,9 @@ def status(*kinds):
 
 def sent(manager, pod, rendered):
     key = worker_key(pod)
-    manager.changed(key, 0.0)
+    manager.on_changed(key, 0.0)
     write = manager.take(key, pod, rendered)
-    manager.acknowledged(write, 0.0)
+    manager.on_acknowledged(write, 0.0)
     return write.patch["status"].get("conditions")
 
 

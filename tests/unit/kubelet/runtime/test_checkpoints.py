@@ -57,7 +57,7 @@ def wrote(disk):
             writing = asyncio.create_task(journal.run())
             for record in records:
                 journal.put(lines_of(record))
-                await journal.flushed()
+                await journal.flush()
             writing.cancel()
             return journal
 

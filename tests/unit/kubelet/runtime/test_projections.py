@@ -9,13 +9,13 @@ from kubelet.runtime.projections import (
     SECRETS,
     TOKENS,
     environment,
-    expanded,
+    expand_text,
     field_of,
     references,
     resource_of,
 )
 from kubelet.runtime.shell.files import Directory, File, Link
-from kubelet.runtime.shell.image import fill, image, projected
+from kubelet.runtime.shell.image import fill, image, projected_directory
 
 WALL_S = 1_767_323_045.25
 
@@ -150,7 +150,7 @@ def test_a_containers_amounts_are_divided_and_rounded_up_and_a_limit_that_is_not
 def test_references_to_variables_are_expanded_where_those_are_known():
     known = {"A": "1"}
 
-    assert expanded("$(A) $(B) $$(A) $A $(", known) == "1 $(B) $(A) $A $("
+    assert expand_text("$(A) $(B) $$(A) $A $(", known) == "1 $(B) $(A) $A $("
 
 
 def test_variables_come_from_values_objects_fields_and_amounts_in_their_order():
@@ -228,7 +228,7 @@ def test_files_have_the_mode_of_their_item_before_that_of_their_volume():
 
 
 def test_the_files_lie_behind_a_link_that_the_kubelet_replaces_at_once():
-    top = projected([("a", b"1", None), ("d/b", b"2", None), ("d/c", b"3", None)], 0o644, WALL_S)
+    top = projected_directory([("a", b"1", None), ("d/b", b"2", None), ("d/c", b"3", None)], 0o644, WALL_S)
 
     version = "..2026_01_02_03_04_05.250000000"
     assert {name: each.target for name, each in top.entries.items() if isinstance(each, Link)} == {

@@ -1,6 +1,6 @@
 """The variables that name services, as upstream's kubelet makes them (`pkg/kubelet/envvars/envvars_test.go`)."""
 
-from kubelet.runtime.service_variables import linked, service_variables
+from kubelet.runtime.service_variables import linked_services, service_variables
 
 
 def a_service(name, address, *ports, namespace="default"):
@@ -47,7 +47,7 @@ def test_containers_learn_of_their_namespaces_services_and_always_of_the_api_ser
     ]  # fmt: skip
 
     def names(namespace, *, has_links):
-        return [each["metadata"]["name"] for each in linked(services, namespace, has_links=has_links)]
+        return [each["metadata"]["name"] for each in linked_services(services, namespace, has_links=has_links)]
 
     assert names("n", has_links=True) == ["a", "b", "kubernetes"]
     assert names("n", has_links=False) == ["kubernetes"]
@@ -58,4 +58,4 @@ def test_of_two_services_named_kubernetes_the_pods_own_counts():
     services = [a_service("kubernetes", "10.0.0.9", namespace="n"), a_service("kubernetes", "10.96.0.1")]
 
     for order in (services, services[::-1]):
-        assert [each["spec"]["clusterIP"] for each in linked(order, "n", has_links=True)] == ["10.0.0.9"]
+        assert [each["spec"]["clusterIP"] for each in linked_services(order, "n", has_links=True)] == ["10.0.0.9"]

@@ -19,23 +19,23 @@ def manager():
 
 
 def write(manager, pod, rendered, now=0.0):
-    manager.changed(KEY, now)
+    manager.on_changed(KEY, now)
     made = manager.take(KEY, pod, rendered)
     if made is not None:
-        manager.acknowledged(made, now)
+        manager.on_acknowledged(made, now)
     return made
 
 
 def test_kubelet_6_five_changes_during_one_write_become_one_more_write(manager, a_pod):
-    manager.changed(KEY, 0.0)
+    manager.on_changed(KEY, 0.0)
     first = manager.take(KEY, a_pod(), status(ready="True"))
     for _ in range(5):
-        manager.changed(KEY, 0.5)
-    manager.acknowledged(first, 1.0)
+        manager.on_changed(KEY, 0.5)
+    manager.on_acknowledged(first, 1.0)
 
     assert manager.next_key(1.0) == KEY
     second = manager.take(KEY, a_pod(), status(ready="False"))
-    manager.acknowledged(second, 2.0)
+    manager.on_acknowledged(second, 2.0)
     assert manager.next_key(2.0) is None
 
 
@@ -69,10 +69,10 @@ def test_guarantees_n8_every_patch_carries_uid_and_observed_generation(manager, 
 
 def test_after_a_failure_the_newest_whole_status_is_sent_ten_seconds_later(manager, a_pod):
     write(manager, a_pod(), status(ready="False"))
-    manager.changed(KEY, 1.0)
+    manager.on_changed(KEY, 1.0)
     failed = manager.take(KEY, a_pod(), status(ready="True"))
 
-    assert manager.failed(failed, 1.0) == 11.0
+    assert manager.on_failed(failed, 1.0) == 11.0
 
     assert manager.next_key(5.0) is None
     assert manager.next_key(11.0) == KEY
@@ -82,9 +82,9 @@ def test_after_a_failure_the_newest_whole_status_is_sent_ten_seconds_later(manag
 def test_guarantees_fm_a1_an_unanswered_write_is_tried_again_soon_then_ever_later(manager, a_pod):
     waits, now = [], 0.0
     for version in range(8):
-        manager.changed(KEY, now)
+        manager.on_changed(KEY, now)
         lost = manager.take(KEY, a_pod(), status(ready=str(version)))
-        later = manager.failed(lost, now, is_lost=True)
+        later = manager.on_failed(lost, now, is_lost=True)
         assert manager.next_key((now + later) / 2) is None
         assert manager.next_key(later) == KEY
         waits.append(round(later - now, 3))
@@ -94,8 +94,8 @@ def test_guarantees_fm_a1_an_unanswered_write_is_tried_again_soon_then_ever_late
 
 
 def test_a_timer_that_fires_within_a_microsecond_of_the_retry_is_not_lost(manager, a_pod):
-    manager.changed(KEY, 0.0)
-    manager.failed(manager.take(KEY, a_pod(), status(ready="False")), 0.0)
+    manager.on_changed(KEY, 0.0)
+    manager.on_failed(manager.take(KEY, a_pod(), status(ready="False")), 0.0)
 
     assert manager.next_key(10.0 - 5e-7) == KEY
 
@@ -107,27 +107,27 @@ def test_a_terminal_phase_in_the_api_is_never_written_over(manager, a_pod):
 
 
 def test_unbinding_6_2_a_suppressed_pod_is_not_written_until_permitted(manager, a_pod):
-    manager.changed(KEY, 0.0)
+    manager.on_changed(KEY, 0.0)
     manager.suppress(KEY)
 
-    assert not manager.changed(KEY, 1.0)
+    assert not manager.on_changed(KEY, 1.0)
     assert manager.next_key(1.0) is None
 
     manager.permit(KEY)
-    assert manager.changed(KEY, 2.0)
+    assert manager.on_changed(KEY, 2.0)
 
 
 def test_drift_makes_the_whole_status_be_written_again(manager, a_pod):
     write(manager, a_pod(), status())
 
-    assert manager.drifted(KEY, 1.0)
+    assert manager.on_drift(KEY, 1.0)
     assert manager.take(KEY, a_pod(), status()).patch["status"] == status()
 
 
 def test_written_at_once_every_change_is_a_write_of_its_own(a_pod):
     manager = StatusVersions(is_immediate=True)
     for ready in ("False", "True", "False"):
-        manager.changed(KEY, 0.0, status(ready=ready))
+        manager.on_changed(KEY, 0.0, status(ready=ready))
 
     seen = []
     while (key := manager.next_key(0.0)) is not None:
@@ -139,10 +139,10 @@ def test_written_at_once_every_change_is_a_write_of_its_own(a_pod):
 
 def test_a_start_is_over_when_its_status_is_acknowledged(manager, a_pod):
     write(manager, a_pod(), status(phase="Pending"))
-    manager.changed(KEY, 1.0)
+    manager.on_changed(KEY, 1.0)
 
     assert (True, "Pending") == (manager.owes(KEY), manager.acked_phase(KEY))
-    manager.acknowledged(manager.take(KEY, a_pod(), status()), 2.0)
+    manager.on_acknowledged(manager.take(KEY, a_pod(), status()), 2.0)
     assert (False, "Running") == (manager.owes(KEY), manager.acked_phase(KEY))
     manager.forget(KEY)
     assert (False, "") == (manager.owes(KEY), manager.acked_phase(KEY))
@@ -150,14 +150,14 @@ def test_a_start_is_over_when_its_status_is_acknowledged(manager, a_pod):
 
 def test_how_long_a_status_waits_is_counted_from_its_first_change_that_was_not_written(manager, a_pod):
     for now in (1.0, 3.0):
-        manager.changed(KEY, now)
-    manager.acknowledged(manager.take(KEY, a_pod(), status(ready="False")), 5.0)
-    manager.changed(KEY, 10.0)
-    manager.acknowledged(manager.take(KEY, a_pod(), status(ready="True")), 11.5)
-    manager.changed(KEY, 20.0)
+        manager.on_changed(KEY, now)
+    manager.on_acknowledged(manager.take(KEY, a_pod(), status(ready="False")), 5.0)
+    manager.on_changed(KEY, 10.0)
+    manager.on_acknowledged(manager.take(KEY, a_pod(), status(ready="True")), 11.5)
+    manager.on_changed(KEY, 20.0)
     assert manager.take(KEY, a_pod(), status(ready="True")) is None, "nothing is new"
-    manager.changed(KEY, 30.0)
-    manager.acknowledged(manager.take(KEY, a_pod(), status(ready="False")), 32.0)
+    manager.on_changed(KEY, 30.0)
+    manager.on_acknowledged(manager.take(KEY, a_pod(), status(ready="False")), 32.0)
 
     assert (manager.syncs, manager.sync_seconds_sum) == (3, 4.0 + 1.5 + 2.0)
 
@@ -189,34 +189,34 @@ def test_an_address_that_the_pod_lost_is_taken_away_and_its_own_stays(manager, a
 def test_written_at_once_a_change_that_waits_is_no_other_write(a_pod):
     manager = StatusVersions(is_immediate=True)
     for ready in ("False", "True"):
-        manager.changed(KEY, 0.0, status(ready=ready))
+        manager.on_changed(KEY, 0.0, status(ready=ready))
 
-    manager.acknowledged(manager.take(KEY, a_pod(), {}), 1.0)
+    manager.on_acknowledged(manager.take(KEY, a_pod(), {}), 1.0)
 
     assert (manager.waiting, manager.next_key(1.0)) == (0, KEY)
-    manager.acknowledged(manager.take(KEY, a_pod(), {}), 2.0)
+    manager.on_acknowledged(manager.take(KEY, a_pod(), {}), 2.0)
     assert manager.next_key(2.0) is None
 
 
 def test_a_failure_leaves_it_open_what_the_api_server_has_also_after_a_later_answer(a_pod):
     manager = StatusVersions(is_immediate=True)
     for ready in ("False", "True"):
-        manager.changed(KEY, 0.0, status(ready=ready))
+        manager.on_changed(KEY, 0.0, status(ready=ready))
     first, second = (manager.take(KEY, a_pod(), {}) for _ in range(2))
-    manager.acknowledged(second, 1.0)
-    manager.failed(first, 1.0)
+    manager.on_acknowledged(second, 1.0)
+    manager.on_failed(first, 1.0)
 
-    manager.changed(KEY, 2.0, status(ready="True"))
+    manager.on_changed(KEY, 2.0, status(ready="True"))
 
     assert manager.take(KEY, a_pod(), {}).patch["status"] == status(ready="True")
 
 
 def test_a_pod_whose_newest_status_is_still_to_be_written_has_not_drifted(manager, a_pod):
-    assert not manager.drifted(KEY, 0.0)
+    assert not manager.on_drift(KEY, 0.0)
     write(manager, a_pod(), status(ready="False"))
-    manager.changed(KEY, 1.0)
+    manager.on_changed(KEY, 1.0)
 
-    assert not manager.drifted(KEY, 1.0)
+    assert not manager.on_drift(KEY, 1.0)
     assert manager.last_acked(KEY) is None
 
 
@@ -224,9 +224,9 @@ def test_a_pod_whose_newest_status_is_still_to_be_written_has_not_drifted(manage
 def test_a_write_of_a_pod_that_is_forgotten_meanwhile_says_when_it_would_be_sent_again(
     manager, a_pod, is_lost, retry_s
 ):
-    manager.changed(KEY, 0.0)
+    manager.on_changed(KEY, 0.0)
     made = manager.take(KEY, a_pod(), status())
     manager.forget(KEY)
 
-    assert manager.failed(made, 5.0, is_lost=is_lost) == 5.0 + retry_s
+    assert manager.on_failed(made, 5.0, is_lost=is_lost) == 5.0 + retry_s
     assert manager.next_key(60.0) is None

@@ -92,8 +92,8 @@ def test_a_deferral_is_counted_by_how_it_ended(a_pod):
         found.takes(pod, worker_key(pod), TRANSIENT, 0.0)
 
     for _ in range(2):
-        found.admitted(worker_key(fitting))
-        found.admitted(worker_key(fresh))
+        found.on_admitted(worker_key(fitting))
+        found.on_admitted(worker_key(fresh))
         found.forget(worker_key(gone))
     found.takes(late, worker_key(late), TRANSIENT, 4.0)
 
@@ -122,7 +122,7 @@ def test_missing_devices_may_be_waited_for_as_long_as_the_switch_says(a_pod, dev
     found.takes(pod, worker_key(pod), rejection, 1.0)
 
     assert [e.at_s for e in found._out.effects if isinstance(e, SetTimer)] == [1.0 + waits_s]
-    assert found.explained(rejection) == Rejection(
+    assert found.final_rejection(rejection) == Rejection(
         rejection.reason, f"{rejection.message} (deferred for {waits_s:g} s)"
     )
 

@@ -37,7 +37,7 @@ class Node:
         return found
 
     def limited(self, number, now, retry_after_s=6):
-        self.giving.answered(self.keys[number], UnbindAnswer(429, "TooManyRequests", retry_after_s), now)
+        self.giving.on_answer(self.keys[number], UnbindAnswer(429, "TooManyRequests", retry_after_s), now)
         return self.asked()
 
     def until(self, now):
@@ -74,9 +74,9 @@ def test_kubelet_unbinding_20_the_next_one_asks_once_the_first_got_through(limit
     limited.until(6.1)
 
     if how == "answer":
-        limited.giving.answered(limited.keys[1], UnbindAnswer(200), 6.2)
+        limited.giving.on_answer(limited.keys[1], UnbindAnswer(200), 6.2)
     else:
-        limited.giving.gone(limited.keys[1], limited.giving.going[limited.keys[1]].pod, "gone")
+        limited.giving.forget_pod(limited.keys[1], limited.giving.going[limited.keys[1]].pod, "gone")
     limited.asked()
 
     assert limited.until(6.2) == ([0], [])
@@ -85,7 +85,7 @@ def test_kubelet_unbinding_20_the_next_one_asks_once_the_first_got_through(limit
 def test_kubelet_unbinding_20_no_pod_waits_behind_one_rejected_for_another_reason(limited):
     limited.until(6.1)
 
-    limited.giving.answered(limited.keys[1], UnbindAnswer(503, "ServiceUnavailable"), 6.2)
+    limited.giving.on_answer(limited.keys[1], UnbindAnswer(503, "ServiceUnavailable"), 6.2)
     limited.asked()
 
     assert limited.until(6.2) == ([0], [])
@@ -120,7 +120,7 @@ class Binding:
         self.begun = self.manager.begin(pod, self.key, "OutOfcpu", "no CPU is left", now, torn_s=torn_s)
 
     def answered(self, code, reason="", now=1.0, **more):
-        return self.manager.answered(self.key, UnbindAnswer(code, reason, **more), now)
+        return self.manager.on_answer(self.key, UnbindAnswer(code, reason, **more), now)
 
     def effects(self, kind):
         return [each for each in self.out.effects if isinstance(each, kind)]
@@ -137,7 +137,7 @@ class Binding:
 
     @property
     def may_write(self):
-        return self.statuses.changed(self.key, 5.0)
+        return self.statuses.on_changed(self.key, 5.0)
 
 
 def test_kubelet_unbinding_6_2_an_unbind_begins_with_one_named_request_and_the_status_is_not_written(a_pod):
@@ -259,7 +259,7 @@ def test_a_refused_caller_reads_the_pod_and_a_stale_session_the_node_before_anyt
 def test_an_answer_that_comes_after_the_watch_showed_the_unbind_is_still_counted(a_pod):
     binding = Binding(a_pod())
 
-    assert binding.manager.gone(binding.key, binding.pod, "gone")
+    assert binding.manager.forget_pod(binding.key, binding.pod, "gone")
     assert binding.answered(200, now=4.0) is None
 
     assert binding.lines("kubelet.unbind_result") == [{"result": "gone"}]
@@ -271,7 +271,7 @@ def test_an_answer_that_comes_after_the_watch_showed_the_unbind_is_still_counted
 
 def test_a_late_answer_that_refuses_is_counted_by_its_reason_and_took_no_time(a_pod):
     binding = Binding(a_pod())
-    binding.manager.gone(binding.key, binding.pod, "")
+    binding.manager.forget_pod(binding.key, binding.pod, "")
 
     binding.answered(503, now=4.0)
 
@@ -284,11 +284,11 @@ def test_a_pod_that_waits_between_two_requests_has_no_answer_to_come(a_pod):
     binding = Binding(a_pod())
     binding.answered(500, "InternalError")
 
-    assert binding.manager.gone(binding.key, binding.pod, "gone")
+    assert binding.manager.forget_pod(binding.key, binding.pod, "gone")
     binding.answered(200)
 
     assert binding.results == {("OutOfcpu", "InternalError"): 1}
-    assert not binding.manager.gone(binding.key, binding.pod, "gone"), "it is not being unbound any more"
+    assert not binding.manager.forget_pod(binding.key, binding.pod, "gone"), "it is not being unbound any more"
 
 
 def test_answers_to_come_are_remembered_of_the_thousand_pods_that_went_last(a_pod):
@@ -296,10 +296,10 @@ def test_answers_to_come_are_remembered_of_the_thousand_pods_that_went_last(a_po
     pod, keys = a_pod("other"), [WorkerKey(f"uid-{number}", 2) for number in range(1_001)]
     for key in keys:
         binding.manager.begin(pod, key, "NodePorts", "m", 0.0)
-        binding.manager.gone(key, pod, "gone")
+        binding.manager.forget_pod(key, pod, "gone")
 
     for key in keys[:2]:
-        binding.manager.answered(key, UnbindAnswer(200), 1.0)
+        binding.manager.on_answer(key, UnbindAnswer(200), 1.0)
 
     assert binding.results == {("NodePorts", "ok"): 1}
 
@@ -326,7 +326,7 @@ def test_a_binding_counts_once_how_often_the_pod_was_unbound_before_a_container_
     binding, pod = Binding(a_pod("other")), a_pod(status={"unbindCount": 2})
 
     for _ in range(2):
-        binding.manager.started(pod, worker_key(pod))
+        binding.manager.on_started(pod, worker_key(pod))
 
     ((_, found),) = binding.out.distributions[UNTIL_RUNNING].items()
     assert (found.count, found.sum) == (1, 2)
@@ -391,10 +391,10 @@ def test_a_binding_is_counted_once_however_often_its_containers_start_and_forgot
     key, other = WorkerKey("uid", 2), WorkerKey("uid", 3)
 
     for each in (key, key, other, key):
-        binding.manager.started(pod, each)
-    assert not binding.manager.gone(key, pod, "gone")
+        binding.manager.on_started(pod, each)
+    assert not binding.manager.forget_pod(key, pod, "gone")
     for each in (other, key):
-        binding.manager.started(pod, each)
+        binding.manager.on_started(pod, each)
 
     ((_, found),) = binding.out.distributions[UNTIL_RUNNING].items()
     assert found.count == 3, "the first of them is not known any more"
@@ -411,6 +411,6 @@ def test_a_pod_of_which_nothing_was_set_up_took_no_time_to_tear_down(a_pod):
 
 def test_nothing_is_kept_of_a_namespace_in_which_no_pod_waits_any_more(limited):
     for key in limited.keys:
-        limited.giving.gone(key, limited.giving.going[key].pod, "gone")
+        limited.giving.forget_pod(key, limited.giving.going[key].pod, "gone")
 
     assert limited.giving._lines == {}

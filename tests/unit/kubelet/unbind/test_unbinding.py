@@ -180,7 +180,7 @@ def test_kubelet_unbinding_6_2_while_a_request_is_under_way_no_other_is_sent(cal
 def test_with_a_condition_it_waits_for_the_controller_until_the_deadline(a_pod):
     state = Unbinding(a_pod(), "OutOfcpu", "m", 10.0, 120.0)
 
-    assert [state.asked(now) for now in (10.0, 129.0, 130.0)] == [
+    assert [state.on_requested(now) for now in (10.0, 129.0, 130.0)] == [
         Wait(130.0), Wait(130.0), FallBack("DeadlineExceeded"),
     ]  # fmt: skip
 

@@ -78,11 +78,11 @@ def _chain(first, second):
     view.kinds["pods"] = "Pod"
     check = StreamsAreTrue(Context(Switches(), view, Calm()))
     watch = {"component": "app", "incarnation": 1, "user": "user:ann", "say": lambda objects, text: said.append(text)}
-    number = check.opened(**watch, request=WatchRequest(resource="pods", resource_version=first))
+    number = check.on_watch_opened(**watch, request=WatchRequest(resource="pods", resource_version=first))
     event = WatchEvent(type="MODIFIED", resource="pods", namespace="default", name="a", rv=4)
-    check.received(number, [event], lambda objects, text: None)
-    check.closed(number)
-    check.opened(**watch, request=WatchRequest(resource="pods", resource_version=second))
+    check.on_watch_events(number, [event], lambda objects, text: None)
+    check.on_watch_closed(number)
+    check.on_watch_opened(**watch, request=WatchRequest(resource="pods", resource_version=second))
     return said
 
 

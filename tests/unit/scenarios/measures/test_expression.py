@@ -135,7 +135,7 @@ def test_an_expression_that_would_take_minutes_is_cancelled(monkeypatch):
     monkeypatch.setattr(expression, "COST_LIMIT", 10_000)
     expression._environment.cache_clear()
     try:
-        endless = expression.compiled.__wrapped__("pods.map(p, pods.map(q, pods.size()).sum()).sum()")
+        endless = expression.compile_expression.__wrapped__("pods.map(p, pods.map(q, pods.size()).sum()).sum()")
     finally:
         monkeypatch.undo()
         expression._environment.cache_clear()
@@ -147,4 +147,4 @@ def test_an_expression_that_would_take_minutes_is_cancelled(monkeypatch):
 @pytest.mark.parametrize("text", ["[1e308, 1e308].mean()", "[1e308, -1e308].stddev()"])
 def test_numbers_whose_sum_is_above_all_doubles_have_no_figure(text):
     with pytest.raises(EvaluationError, match=r"(mean|stddev)\(\): "):
-        expression.compiled(text).value({})
+        expression.compile_expression(text).value({})

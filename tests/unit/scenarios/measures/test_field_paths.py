@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lab.scenarios.measures.expression import compiled
+from lab.scenarios.measures.expression import compile_expression
 from services.api.resources import resources
 
 
@@ -27,7 +27,7 @@ from services.api.resources import resources
     ],
 )
 def test_what_an_object_can_have_may_be_named(text):
-    found = compiled(text)
+    found = compile_expression(text)
     assert found.at_end | found.created | found.events
 
 
@@ -65,14 +65,14 @@ def test_what_an_object_can_have_may_be_named(text):
 )
 def test_a_field_that_no_object_can_have_is_refused_with_those_near_it(text, says):
     with pytest.raises(ValueError, match=re.escape(says)):
-        compiled(text)
+        compile_expression(text)
 
 
 def test_all_mistakes_are_named_in_their_order():
     with pytest.raises(ValueError, match=r"column 24: .*'fase'.*; column 46: .*'nod'"):
-        compiled("pods.filter(p, p.status.fase == 'x' && p.spec.nod == '').size()")
+        compile_expression("pods.filter(p, p.status.fase == 'x' && p.spec.nod == '').size()")
 
 
 def test_every_kind_that_can_be_named_has_its_metadata():
     for each in resources().values():
-        assert {each.plural} == compiled(f"{each.plural}.filter(o, o.metadata.uid == '').size()").at_end
+        assert {each.plural} == compile_expression(f"{each.plural}.filter(o, o.metadata.uid == '').size()").at_end

@@ -40,7 +40,7 @@ def test_a_rejection_is_missing_until_the_status_reports_it():
 
     reported = [(5.0, ReportedReason("NotReadyForScheduling", "A"))]
 
-    assert results.misreported("u", reported, STARTED_S, 60.0) == Misreported(missing=5.0, seen_s=5.0)
+    assert results.misreported_times("u", reported, STARTED_S, 60.0) == Misreported(missing=5.0, seen_s=5.0)
 
 
 def test_an_old_message_is_stale_until_the_new_one_is_reported():
@@ -49,7 +49,7 @@ def test_an_old_message_is_stale_until_the_new_one_is_reported():
         (25.0, ReportedReason("NotReadyForScheduling", "B")),
     ]
 
-    assert of(rejected(0, "A"), rejected(20, "B")).misreported("u", reported, STARTED_S, 60.0) == Misreported(
+    assert of(rejected(0, "A"), rejected(20, "B")).misreported_times("u", reported, STARTED_S, 60.0) == Misreported(
         stale=5.0, seen_s=0.0
     )
 
@@ -58,8 +58,8 @@ def test_a_rejection_that_ended_is_stale_until_it_is_cleared_or_the_pod_is_bound
     results = of(rejected(0, "A"), line("sched.ungated", 30))
     reported = [(0.0, ReportedReason("NotReadyForScheduling", "A"))]
 
-    assert results.misreported("u", [*reported, (35.0, ABSENT)], STARTED_S, 60.0).stale == 5.0
-    assert results.misreported("u", reported, STARTED_S, 32.0).stale == 2.0
+    assert results.misreported_times("u", [*reported, (35.0, ABSENT)], STARTED_S, 60.0).stale == 5.0
+    assert results.misreported_times("u", reported, STARTED_S, 32.0).stale == 2.0
 
 
 def test_a_failed_attempt_counts_until_the_next():
@@ -67,21 +67,21 @@ def test_a_failed_attempt_counts_until_the_next():
 
     reported = [(1.0, ReportedReason("Unschedulable", "0/1"))]
 
-    assert results.misreported("u", reported, STARTED_S, 20.0) == Misreported(missing=1.0)
+    assert results.misreported_times("u", reported, STARTED_S, 20.0) == Misreported(missing=1.0)
 
 
 def test_unschedulable_misleads_while_no_node_was_looked_at_and_is_stale_once_preenqueue_passes():
     results = of(rejected(0, "A"), line("sched.ungated", 30))
     reported = [(5.0, ReportedReason("Unschedulable", "A"))]
 
-    assert results.misreported("u", reported, STARTED_S, 40.0) == Misreported(5.0, 10.0, 35.0, 5.0)
+    assert results.misreported_times("u", reported, STARTED_S, 40.0) == Misreported(5.0, 10.0, 35.0, 5.0)
 
 
 def test_what_the_group_says_is_a_reason_seen_but_not_on_the_pod():
     of_group = [(5.0, ReportedReason("NotReadyForScheduling", "A")), (30.0, ReportedReason("Unschedulable", "no fit"))]
     results = of(rejected(0, "A"), rejected(20, "B"))
 
-    assert results.misreported("u", (), STARTED_S, 40.0, of_group) == Misreported(40.0, 10.0, 0.0, 5.0)
+    assert results.misreported_times("u", (), STARTED_S, 40.0, of_group) == Misreported(40.0, 10.0, 0.0, 5.0)
 
 
 @pytest.mark.parametrize(

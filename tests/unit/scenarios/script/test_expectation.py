@@ -12,7 +12,7 @@ class World:
     def documents(self, resource):
         return self._pods if resource == "pods" else []
 
-    def created(self, resource):
+    def created_names(self, resource):
         return ["web-1", "web-2", "other"]
 
 

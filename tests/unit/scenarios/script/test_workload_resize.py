@@ -2,11 +2,11 @@
 
 import pytest
 
-from lab.scenarios.script.workload import check_resize, pod, resized
+from lab.scenarios.script.workload import check_resize, pod, resize_patch
 
 
 def asked(made, **options):
-    [container] = resized(made, {name.replace("_", "-"): value for name, value in options.items()})["spec"][
+    [container] = resize_patch(made, {name.replace("_", "-"): value for name, value in options.items()})["spec"][
         "containers"
     ]
     return container["name"], container["resources"]
@@ -39,4 +39,4 @@ def test_mistakes_are_said_before_anything_starts():
     with pytest.raises(ValueError, match="resize wants cpu="):
         check_resize({"container": "main"})
     with pytest.raises(ValueError, match="no container 'x'; there are: main"):
-        resized(pod("p", {}), {"container": "x", "cpu": "1"})
+        resize_patch(pod("p", {}), {"container": "x", "cpu": "1"})

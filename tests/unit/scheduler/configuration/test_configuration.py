@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.configuration.document import KubeSchedulerConfiguration, as_json
 from scheduler.configuration.file import Configured
-from scheduler.configuration.parser import ConfigurationError, completed, read
+from scheduler.configuration.parser import ConfigurationError, read, with_defaults
 from scheduler.configuration.validation import problems
 from services.api.switches import Switches
 from services.api.times import Duration
@@ -20,7 +20,7 @@ def refusals(text: str) -> list[str]:
 
 
 def wrong(body: str) -> list[str]:
-    return problems(completed(read(HEAD + body), "default-scheduler"))
+    return problems(with_defaults(read(HEAD + body), "default-scheduler"))
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_a_duration_is_spelt_as_go_spells_it(text):
 def test_zeros_and_nulls_mean_the_defaults():
     text = "leaderElection: {leaseDuration: 0s, leaderElect: false}\nclientConnection: {qps: 0}\nprofiles: null\n"
 
-    found = completed(read(HEAD + text), "mine")
+    found = with_defaults(read(HEAD + text), "mine")
 
     assert (15.0, False, 50.0) == (
         found.leader_election.lease_duration,
@@ -157,7 +157,7 @@ def test_zeros_and_nulls_mean_the_defaults():
 
 
 def test_the_empty_configuration_is_valid():
-    assert [] == problems(completed(KubeSchedulerConfiguration(), "default-scheduler"))
+    assert [] == problems(with_defaults(KubeSchedulerConfiguration(), "default-scheduler"))
 
 
 @pytest.mark.parametrize(

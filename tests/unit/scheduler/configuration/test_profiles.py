@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.configuration.assembly import lineup, make_profiles, merged
+from scheduler.configuration.assembly import lineup, make_profiles, merge_plugins
 from scheduler.configuration.document import PluginRef, Plugins, PluginSet, from_json
 from scheduler.configuration.file import Configured
-from scheduler.configuration.parser import ConfigurationError, completed, read
+from scheduler.configuration.parser import ConfigurationError, read, with_defaults
 from scheduler.configuration.plugins import defaults, plugins
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.arrangement import POINTS
@@ -53,7 +53,7 @@ def spelled(found: tuple[PluginRef, ...]) -> str:
 def test_the_files_multi_point_is_merged_into_the_default_one(default, enabled, disabled, expected):
     given = PluginSet(enabled=refs(enabled), disabled=refs(disabled))
 
-    assert expected == spelled(merged(refs(default), given))
+    assert expected == spelled(merge_plugins(refs(default), given))
 
 
 # -- expansion (upstream TestNewFrameworkMultiPointExpansion) ------------------------------------------------
@@ -125,7 +125,9 @@ def test_a_plugin_enabled_twice_or_where_it_does_not_serve_is_refused():
 def make(body: str, *more: PluginEntry, **switches):
     chosen = Switches(switches)
     known = {**plugins(), **{entry.name: entry for entry in more}}
-    return make_profiles(completed(read(HEAD + body), "default-scheduler"), known, defaults(chosen), new_handle(chosen))
+    return make_profiles(
+        with_defaults(read(HEAD + body), "default-scheduler"), known, defaults(chosen), new_handle(chosen)
+    )
 
 
 class AllAtOnce:
@@ -343,7 +345,7 @@ profiles:
 
 
 def configured(body: str, **switches) -> Configured:
-    return Configured(Switches(switches), "f", completed(read(HEAD + body), "default-scheduler"))
+    return Configured(Switches(switches), "f", with_defaults(read(HEAD + body), "default-scheduler"))
 
 
 def test_a_switch_that_was_set_wins_over_the_file_and_the_file_over_the_default():
@@ -389,7 +391,7 @@ TWO = (
 def test_two_profiles_share_the_nodes_and_judge_by_their_own_rules(a):
     handle = new_handle()
     made = make_profiles(
-        completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, defaults(Switches()), handle
+        with_defaults(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, defaults(Switches()), handle
     )
     core = core_of(handle, configured(TWO), made)
     core.handlers.on_node(None, a.node("lead", cpu="8"), 0.0)
@@ -410,7 +412,7 @@ def test_two_profiles_share_the_nodes_and_judge_by_their_own_rules(a):
 def test_a_plugin_that_names_no_events_is_asked_again_after_any(a):
     handle = new_handle()
     made = make_profiles(
-        completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, defaults(Switches()), handle
+        with_defaults(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, defaults(Switches()), handle
     )
     core = core_of(handle, configured(TWO), made)
     core.handlers.on_node(None, a.node("lead"), 0.0)
@@ -428,7 +430,7 @@ def test_a_plugin_that_names_no_events_is_asked_again_after_any(a):
 def test_configz_shows_who_runs_where():
     handle = new_handle()
     made = make_profiles(
-        completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, defaults(Switches()), handle
+        with_defaults(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, defaults(Switches()), handle
     )
 
     shown = configured(TWO).document(core_of(handle, configured(TWO), made).profiles.lineups())

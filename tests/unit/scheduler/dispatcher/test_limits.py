@@ -16,7 +16,7 @@ def served_at(sharing, *, patches, qps=50.0, burst=100):
     bind = limits.ask(Lane.BINDING)
     now = 0.0
     while True:
-        if bind in limits.admitted(now):
+        if bind in limits.admit(now):
             return now
         now = limits.next_turn(now) + 1e-9
 
@@ -29,13 +29,13 @@ def test_dispatcher_12_a_bind_behind_5000_patches_waits_for_them_only_in_one_lin
 def test_priority_lets_a_bind_pass_those_who_wait_but_not_the_bucket():
     limits = Limits(1.0, 1, Sharing.PRIORITY)
     patches = [limits.ask(Lane.STATUS) for _ in range(2)]
-    assert limits.admitted(0.0) == patches[:1]
+    assert limits.admit(0.0) == patches[:1]
 
     bind = limits.ask(Lane.BINDING)
 
-    assert limits.admitted(0.5) == []
+    assert limits.admit(0.5) == []
     assert limits.next_turn(0.5) == pytest.approx(1.0)
-    assert [limits.admitted(1.0), limits.admitted(2.0)] == [[bind], patches[1:]]
+    assert [limits.admit(1.0), limits.admit(2.0)] == [[bind], patches[1:]]
 
 
 def test_who_gave_up_takes_no_turn():
@@ -43,7 +43,7 @@ def test_who_gave_up_takes_no_turn():
     first, second = limits.ask(Lane.OTHER), limits.ask(Lane.OTHER)
     limits.give_up(first)
 
-    assert limits.admitted(0.0) == [second]
+    assert limits.admit(0.0) == [second]
     assert limits.next_turn(0.0) is None
 
 

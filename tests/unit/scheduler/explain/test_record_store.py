@@ -19,8 +19,8 @@ def test_the_newest_attempt_stands_beside_the_history_of_all():
     records.close("u")
     records.keep("u", answers())
     open_record = records.of("u")
-    open_record.selected("n1")
-    open_record.answered("bind", "DefaultBinder", SUCCESS)
+    open_record.on_selected("n1")
+    open_record.add_answer("bind", "DefaultBinder", SUCCESS)
 
     found = records.whole("u")
 
@@ -37,8 +37,8 @@ def test_an_attempt_that_ended_takes_in_nothing_more():
     late = records.of("u")
     records.close("u")
 
-    late.answered("bind", "DefaultBinder", SUCCESS)
-    late.selected("n9")
+    late.add_answer("bind", "DefaultBinder", SUCCESS)
+    late.on_selected("n9")
     late.bind_failed("gone")
 
     assert records.whole("u")[PREFIX + "bind-result"] == "{}"
@@ -51,9 +51,9 @@ def test_all_four_keys_of_extenders_are_there_once_one_answered_and_a_bind_belon
     assert not any("extender" in key for key in records.whole("u"))
     records.close("u")
 
-    records.asked("u", "filter", "http://e", {"Error": ""})
+    records.add_extender_answer("u", "filter", "http://e", {"Error": ""})
     records.keep("u", answers())
-    records.asked("u", "bind", "http://e", {"Error": "no"})
+    records.add_extender_answer("u", "bind", "http://e", {"Error": "no"})
 
     first, second = json.loads(records.whole("u")[HISTORY])
     assert not any("extender" in key for key in first)
@@ -117,7 +117,7 @@ def test_an_answer_that_is_repeated_is_kept_once():
 def test_attempts_that_fail_alike_take_next_to_nothing_each():
     records = SimulatorRecords()
     for _ in range(2_000):
-        records.asked("u", "filter", "http://e", {"Error": ""})
+        records.add_extender_answer("u", "filter", "http://e", {"Error": ""})
         records.keep("u", answers(**{"prefilter-result-status": {"Fit": "too large"}}))
         records.close("u")
 
@@ -132,7 +132,7 @@ def test_answers_of_extenders_count_and_a_pod_that_is_forgotten_takes_its_share_
     records = SimulatorRecords()
     for number in range(50):
         nodes = {"Nodes": {f"n{each * each * (number + 1)}": each for each in range(1_000)}}
-        records.asked(f"u{number}", "filter", "http://e", nodes)
+        records.add_extender_answer(f"u{number}", "filter", "http://e", nodes)
         records.keep(f"u{number}", answers())
 
     assert records._size <= 100_000
@@ -144,7 +144,7 @@ def test_answers_of_extenders_count_and_a_pod_that_is_forgotten_takes_its_share_
 def test_the_keys_are_those_of_the_texts_while_an_attempt_goes_on_and_after_it():
     records = SimulatorRecords()
     records.custom("u", "example.com/a", "x")
-    records.asked("u", "filter", "http://e", {"Error": ""})
+    records.add_extender_answer("u", "filter", "http://e", {"Error": ""})
     records.keep("u", answers())
 
     assert records.keys("u") == {*records.whole("u"), TRUNCATED}

@@ -10,12 +10,12 @@ import pytest
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.profiles import Profile
 from scheduler.cycle.result import ScheduleResult, Unschedulable
-from scheduler.explain.record_rules import RecordRules, answered, bind_failed
+from scheduler.explain.record_rules import RecordRules, add_answer, bind_failed
 from scheduler.explain.simulator_record import answers_of
 from scheduler.framework.arrangement import POINTS, Enabled, serves
 from scheduler.framework.cycle_state import CycleError
 from scheduler.framework.runner import Runner
-from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable, unschedulable
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, error_status, unresolvable, unschedulable
 from services.api.kinds.node import Taint
 from services.api.kinds.pod import (
     Affinity,
@@ -158,7 +158,7 @@ def test_a_rejection_by_pre_filter_leaves_no_node_with_an_answer(cluster, a):
 
 
 def test_an_error_of_a_plugin_is_recorded_as_its_message(cluster, a):
-    world = cluster(extra=[Enabled(Rejecting(failed("the disk is full")))]).nodes(a.node("n1"))
+    world = cluster(extra=[Enabled(Rejecting(error_status("the disk is full")))]).nodes(a.node("n1"))
 
     result, found = attempt(world, a.pod("p"))
 
@@ -208,12 +208,12 @@ def empty():
 def test_answers_after_the_choice_are_recorded_as_they_were_given():
     found, rules = empty(), RecordRules()
 
-    answered(found, rules, "reserve", "VolumeBinding", SUCCESS, 0.0)
-    answered(found, rules, "permit", "Gang", Status(Code.WAIT, ("for two more",)), 10.0)
-    answered(found, rules, "permit", "Other", unschedulable("not today"), 0.0)
-    answered(found, rules, "prebind", "VolumeBinding", failed("no volume"), 0.0)
-    answered(found, rules, "bind", "Mine", SKIP, 0.0)
-    answered(found, rules, "bind", "DefaultBinder", SUCCESS, 0.0)
+    add_answer(found, rules, "reserve", "VolumeBinding", SUCCESS, 0.0)
+    add_answer(found, rules, "permit", "Gang", Status(Code.WAIT, ("for two more",)), 10.0)
+    add_answer(found, rules, "permit", "Other", unschedulable("not today"), 0.0)
+    add_answer(found, rules, "prebind", "VolumeBinding", error_status("no volume"), 0.0)
+    add_answer(found, rules, "bind", "Mine", SKIP, 0.0)
+    add_answer(found, rules, "bind", "DefaultBinder", SUCCESS, 0.0)
 
     assert found["reserve-result"] == {"VolumeBinding": "success"}
     assert found["permit-result"] == {"Gang": "wait", "Other": "not today"}

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.configuration.assembly import make_profiles
-from scheduler.configuration.parser import ConfigurationError, completed, read
+from scheduler.configuration.parser import ConfigurationError, read, with_defaults
 from scheduler.configuration.plugins import defaults, plugins
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.entry import PluginEntry
@@ -38,7 +38,9 @@ class Hooks:
 
 def profile(hooks, about="NodeResourcesFit"):
     entry = PluginEntry("Mine", lambda args, handle: hooks, hooks=about)
-    configuration = completed(read(HEAD + "profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]"), "default")
+    configuration = with_defaults(
+        read(HEAD + "profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]"), "default"
+    )
     handle = new_handle()
     return make_profiles(configuration, {**plugins(), "Mine": entry}, defaults(handle.switches), handle)[0]
 

@@ -12,7 +12,7 @@ from scheduler.framework.arrangement import Enabled
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runner import Runner
-from scheduler.framework.status import SKIP, SUCCESS, Code, failed, unschedulable
+from scheduler.framework.status import SKIP, SUCCESS, Code, error_status, unschedulable
 
 
 class Watcher:
@@ -146,7 +146,7 @@ def test_an_error_says_which_plugin_failed_where_and_a_rejection_speaks_for_itse
                 return asyncio.run(runner.pre_bind(state, pod, "n1", None))
         return getattr(runner, point)(state, pod, "n1")
 
-    error, rejection = at_point(failed("broken")), at_point(unschedulable("not now"))
+    error, rejection = at_point(error_status("broken")), at_point(unschedulable("not now"))
 
     assert (error.code, error.message, error.plugin) == (Code.ERROR, text, "Failing")
     assert (rejection.code, rejection.message, rejection.plugin) == (Code.UNSCHEDULABLE, "not now", "Failing")

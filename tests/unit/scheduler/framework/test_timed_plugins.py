@@ -37,7 +37,7 @@ def _decisions(cluster, a, observed):
     taints = (Taint(key="t", effect="PreferNoSchedule"),)
     world = cluster().nodes(*(a.node(f"n{i}", cpu="8", taints=taints if i % 3 else ()) for i in range(6)))
     plain = world.cycle
-    twin = replace(plain, runner=world.runner.observed(PluginTimes(Stopwatch(), "default-scheduler")))
+    twin = replace(plain, runner=world.runner.with_observer(PluginTimes(Stopwatch(), "default-scheduler")))
     chance, found = random.Random(1), []
     for i in range(60):
         pod = PodInfo(a.pod(f"p{i}", cpu=chance.choice(["100m", "500m", "1", "2", "9"])))
@@ -56,7 +56,7 @@ def test_an_observed_runner_decides_as_its_twin_and_shares_its_memory(cluster, a
 
 def test_points_and_plugins_are_timed_under_upstreams_labels(cluster, a):
     world, watch = cluster().nodes(a.node("n1"), a.node("n2")), Stopwatch()
-    cycle = replace(world.cycle, runner=world.runner.observed(PluginTimes(watch, "default-scheduler")))
+    cycle = replace(world.cycle, runner=world.runner.with_observer(PluginTimes(watch, "default-scheduler")))
 
     cycle.schedule(PodInfo(a.pod("fits", cpu="1")), 0.0)
     cycle.schedule(PodInfo(a.pod("big", cpu="9")), 0.0)

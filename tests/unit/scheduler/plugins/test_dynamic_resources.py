@@ -12,7 +12,7 @@ from scheduler.framework.arrangement import Enabled
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import Action, ClusterEvent, Hint
 from scheduler.framework.runner import Runner
-from scheduler.framework.status import SUCCESS, failed, unresolvable, unschedulable
+from scheduler.framework.status import SUCCESS, error_status, unresolvable, unschedulable
 from services.api.kinds.pod import (
     PersistentVolumeClaimVolumeSource,
     PodResourceClaim,
@@ -151,7 +151,7 @@ class Says:
         (unschedulable("a"), SUCCESS, "First", {"First", "Second"}),
         (unschedulable("a"), unresolvable("b"), "Second", {"First", "Second"}),
         (unresolvable("a"), unresolvable("b"), "First", {"First"}),
-        (failed("a"), unresolvable("b"), "First", {"First"}),
+        (error_status("a"), unresolvable("b"), "First", {"First"}),
     ],
 )
 def test_a_prefilter_rejection_that_preemption_may_turn_lets_the_others_look(

@@ -16,7 +16,7 @@ from scheduler.cache.node_info import PodInfo, compile_selector
 from scheduler.cache.pod_index import REQUIRED_AFFINITY, Clause, Question
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import Code
-from scheduler.plugins.image_locality import tagged
+from scheduler.plugins.image_locality import with_tag
 from services.api.kinds.namespace import Namespace
 from services.api.kinds.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
 from services.api.kinds.pod import (
@@ -465,7 +465,7 @@ def test_a_question_that_was_dropped_is_counted_anew():
 
 
 def test_an_image_without_tag_or_digest_is_the_latest():
-    assert [tagged(n) for n in ("a", "r:5000/a", "a:1", "a@sha256:0")] == [
+    assert [with_tag(n) for n in ("a", "r:5000/a", "a:1", "a@sha256:0")] == [
         "a:latest",
         "r:5000/a:latest",
         "a:1",

@@ -105,7 +105,7 @@ class Scene:
         for rejected in result.rejected:
             self.queue.add_unschedulable(rejected.member, now, rejectors=rejected.rejectors)
             self.queue.nominator.set(rejected.member.info, rejected.nominated)
-        self.queue.attempted(
+        self.queue.end_attempt(
             entity, now, rejectors=result.rejectors, pending=result.pending, has_placed=bool(result.placed)
         )
 
@@ -182,7 +182,7 @@ def test_a_member_that_arrives_during_the_cycle_waits_for_its_end():
     result = scene.core.group_cycle.run(entity.info, 0.0)
     scene.see(member("p2"))
     assert scene.pop() is None
-    scene.queue.attempted(entity, 0.0, rejectors=result.rejectors, has_placed=False)
+    scene.queue.end_attempt(entity, 0.0, rejectors=result.rejectors, has_placed=False)
 
     assert nodes_of(scene.attempt(2.0)) == {"p2": "n1"}
 
@@ -611,12 +611,12 @@ def test_known_members_wait_or_run_but_are_not_leaving():
     groups, key = PodGroups(is_on=True), Key("default", "g")
     for name, node in (("p1", ""), ("p2", "n1"), ("p3", "n1")):
         groups.on_pod(None, member(name, node=node))
-    assert groups.known(key) == 3
+    assert groups.count_members(key) == 3
 
     groups.on_pod(member("p3"), _changed(member("p3"), deletion="2026-01-01T00:00:00Z", conditions=()))
     groups.on_pod(member("p2"), member("p2", phase="Succeeded"))
 
-    assert (groups.known(key), list(groups.uids(key))) == (1, ["p1", "p3"])
+    assert (groups.count_members(key), list(groups.uids(key))) == (1, ["p1", "p3"])
 
 
 def test_the_condition_never_goes_back_from_true_and_is_written_once():

@@ -80,7 +80,7 @@ class Life:
         old = queued.info.pod
         self.pods[queued.key.name] = new = replace(old, spec=replace(old.spec, node_name=node))
         self.scene.core.handlers.on_pod(old, new, self.now)
-        self.scene.queue.bound(queued)
+        self.scene.queue.on_bound(queued)
 
     def problems(self) -> list[str]:
         """Return what is wrong with the queue."""

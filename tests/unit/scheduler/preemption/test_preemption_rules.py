@@ -14,9 +14,9 @@ from scheduler.preemption.candidates import (
     Candidate,
     ExtenderError,
     Victims,
+    candidate_count,
     left_by_extender,
     pick,
-    wanted,
 )
 from scheduler.preemption.eligibility import GUARDED, refusal
 from scheduler.preemption.progress import RunningPreemptions
@@ -247,7 +247,7 @@ def test_preemption_24_an_unlabelled_pod_under_a_budget_for_all(cluster, a, mode
 
 @pytest.mark.parametrize(("nodes", "enough"), [(50, 50), (1000, 100), (5000, 500)])
 def test_preemption_3_2_how_many_candidates_are_enough(nodes, enough):
-    assert wanted(nodes, PERCENTAGE, ABSOLUTE) == enough
+    assert candidate_count(nodes, PERCENTAGE, ABSOLUTE) == enough
 
 
 @pytest.mark.parametrize("args", [(-1, 1), (101, 1), (1, -1), (0, 0)])

@@ -169,9 +169,9 @@ def test_a_condition_of_its_own_is_taken_from_a_pod_that_has_a_node(pod):
     bound = replace(pod.info.pod, status=replace(pod.info.pod.status, conditions=shown))
 
     assert change.type == "ReadyForScheduling"
-    assert observer.bound(bound).desired == (ClearCondition(NOT_READY, "ReadyForScheduling"),)
-    assert observer.bound(pod.info.pod) is None
-    assert reporter().bound(bound) is None, "by default the bind overwrites the report"
+    assert observer.clearing_call(bound).desired == (ClearCondition(NOT_READY, "ReadyForScheduling"),)
+    assert observer.clearing_call(pod.info.pod) is None
+    assert reporter().clearing_call(bound) is None, "by default the bind overwrites the report"
 
 
 @pytest.mark.parametrize(("asked_s", "delay_s"), [(30.0, 30.0), (0.0, 0.0), (None, 5.0)])

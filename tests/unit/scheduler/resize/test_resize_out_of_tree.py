@@ -10,7 +10,7 @@ from scheduler.cycle.result import ScheduleResult
 from scheduler.framework.arrangement import Enabled
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Registration
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult
-from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable, unschedulable
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, error_status, unresolvable, unschedulable
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.queue.scheduling_queue import Pool
 from scheduler.resize.outcome import Waits
@@ -122,7 +122,7 @@ def scene(a):
         made = [each(s.handle) if callable(each) else each for each in plugins]
         own = default_profile(s.handle)
         order = [*map(Enabled, made), *own] if first else [*own, *map(Enabled, made)]
-        s.core = core_of(s.handle, made=[MadeProfile(s.handle.profile, None, tuple(order), None)])
+        s.core = core_of(s.handle, made_profiles=[MadeProfile(s.handle.profile, None, tuple(order), None)])
         s.queue, s.cycle, s.plugins = s.core.queue, s.core.resizes.cycle, made
         return s
 
@@ -254,7 +254,7 @@ def test_a_postfilter_that_a_new_pod_does_not_concern_evicts_no_pod_for_it(scene
 def test_an_error_of_a_relevance_check_is_not_taken_for_a_no(scene):
     class Broken(OutOfTree):
         def is_relevant_for_pod(self, state, pod):
-            return failed("no answer from the licence server")
+            return error_status("no answer from the licence server")
 
         def filter(self, state, pod, node):
             return SUCCESS
@@ -369,7 +369,7 @@ def test_a_postfilter_that_does_not_opt_in_is_named_among_the_reasons(scene):
 def test_without_defaultpreemption_in_its_profile_no_pod_is_evicted_for_a_resize(scene, a):
     s = scene("G3")
     own = tuple(e for e in default_profile(s.handle) if e.name != "DefaultPreemption")
-    s.core = core_of(s.handle, made=[MadeProfile(s.handle.profile, None, own, None)])
+    s.core = core_of(s.handle, made_profiles=[MadeProfile(s.handle.profile, None, own, None)])
     s.queue, s.cycle = s.core.queue, s.core.resizes.cycle
 
     outcome = two(s).attempt()

@@ -58,11 +58,11 @@ def create(auditor, body=b'{"metadata":{"name":"web","managedFields":[1]},"spec"
     if trail is None:
         return
     trail.impersonates(Identity("bob"))
-    trail.decided(allowed=True, reason="why")
-    trail.sent(body)
-    trail.annotated({"hook/x": "1", "authorization.k8s.io/reason": "forged"})
-    trail.answered(body)
-    trail.completed(code, body if answer is None else answer)
+    trail.on_decision(allowed=True, reason="why")
+    trail.on_request_body(body)
+    trail.on_annotations({"hook/x": "1", "authorization.k8s.io/reason": "forged"})
+    trail.on_response_body(body)
+    trail.on_response_complete(code, body if answer is None else answer)
 
 
 def test_an_event_has_upstreams_fields_in_its_order_and_says_who_did_what_to_which_object():
@@ -124,13 +124,13 @@ def test_a_refusal_is_recorded_with_its_reason_and_a_body_that_is_no_json_is_lef
 def test_a_watch_has_begun_before_it_is_complete_and_a_bug_panics_once():
     auditor, lines = audited()
     trail = auditor.begin(ANN, Attributes("watch", resource="pods"), SOURCE)
-    trail.started(200)
-    trail.completed(500)
-    trail.panicked(ValueError("x"))
+    trail.on_response_started(200)
+    trail.on_response_complete(500)
+    trail.on_panic(ValueError("x"))
     broken = auditor.begin(ANN, CREATE, SOURCE)
-    broken.started(200)
-    broken.panicked(ValueError("secret"))
-    broken.completed(500)
+    broken.on_response_started(200)
+    broken.on_panic(ValueError("secret"))
+    broken.on_response_complete(500)
 
     assert [line["stage"] for line in lines] == [
         "RequestReceived", "ResponseStarted", "ResponseComplete", "RequestReceived", "Panic",
@@ -141,7 +141,7 @@ def test_a_watch_has_begun_before_it_is_complete_and_a_bug_panics_once():
 
 def test_a_caller_that_is_not_known_is_recorded_without_a_user():
     auditor, lines = audited()
-    auditor.refused(CREATE, SOURCE, audit_id="id", version="v1", tried="bearer")
+    auditor.record_unauthenticated(CREATE, SOURCE, audit_id="id", version="v1", tried="bearer")
 
     (event,) = lines
     assert (event["user"], event["stage"], event["responseStatus"]["code"]) == ({}, "ResponseStarted", 401)

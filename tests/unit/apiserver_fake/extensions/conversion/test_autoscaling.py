@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from apiserver_fake.extensions.conversion.autoscaling import converted, stored_form
+from apiserver_fake.extensions.conversion.autoscaling import stored_form, v1_form
 from services.api.errors import BadRequest
 
 PREFIX = "autoscaling.alpha.kubernetes.io/"
@@ -44,7 +44,7 @@ def stored(metrics, **others):
 
 
 def test_cpu_utilization_has_a_field_and_the_rest_is_in_annotations():
-    old = converted(stored([CPU, *OTHERS], behavior=BEHAVIOR))
+    old = v1_form(stored([CPU, *OTHERS], behavior=BEHAVIOR))
     notes = {name: json.loads(text) for name, text in old["metadata"]["annotations"].items()}
 
     assert old["apiVersion"] == "autoscaling/v1"
@@ -73,7 +73,7 @@ def test_cpu_utilization_has_a_field_and_the_rest_is_in_annotations():
 def test_there_and_back_nothing_is_lost(metrics):
     document = stored(metrics, behavior=BEHAVIOR)
 
-    assert stored_form(converted(document)) == document
+    assert stored_form(v1_form(document)) == document
 
 
 def test_an_object_that_says_no_metric_leaves_the_default_to_the_server():

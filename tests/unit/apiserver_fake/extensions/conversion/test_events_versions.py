@@ -7,7 +7,7 @@ import pytest
 
 from apiserver_fake.extensions.conversion.events import EVENTS_V1, FROM_STORED, TO_STORED
 from apiserver_fake.extensions.register import whole_catalogue
-from apiserver_fake.rest.versions import versioned
+from apiserver_fake.rest.versions import versioned_api
 from services.api.errors import BadRequest
 from services.api.printing import cells
 from services.api.wire import Request, Response
@@ -45,11 +45,11 @@ class Recorder:
 
 
 def test_field_selectors_use_the_names_of_the_version():
-    served = whole_catalogue().served["events.k8s.io", "v1"]["events"]
+    served = whole_catalogue().served_versions["events.k8s.io", "v1"]["events"]
     api = Recorder()
     selector = "regarding.kind=Pod,reportingController!=x,type=Normal"
-    asyncio.run(versioned(api, served).call(Request(verb="list", resource="events", field_selector=selector)))
+    asyncio.run(versioned_api(api, served).call(Request(verb="list", resource="events", field_selector=selector)))
     assert api.asked == ["involvedObject.kind=Pod,reportingComponent!=x,type=Normal"]
     wrong = Request(verb="list", resource="events", field_selector="involvedObject.kind=Pod")
     with pytest.raises(BadRequest, match=r"field label not supported: involvedObject.kind"):
-        asyncio.run(versioned(api, served).call(wrong))
+        asyncio.run(versioned_api(api, served).call(wrong))

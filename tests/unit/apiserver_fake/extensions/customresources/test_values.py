@@ -196,9 +196,9 @@ def test_a_status_update_checks_the_status_alone_and_names_it_from_there():
 def test_what_other_rules_found_keeps_rules_from_being_evaluated_where_upstream_does():
     schema = field(type="integer", **{"x-kubernetes-validations": [{"rule": "self > 3"}]})
     name = Cause("metadata.name", "FieldValueRequired", "Required value")
-    assert schema.validate({"spec": {"x": 2}}, found=[name]) == [UNCHECKED]
+    assert schema.validate({"spec": {"x": 2}}, known_causes=[name]) == [UNCHECKED]
     label = Cause("metadata.labels", "FieldValueInvalid", "Invalid value")
-    assert [cause.path for cause in schema.validate({"spec": {"x": 2}}, found=[label])] == ["spec.x"]
+    assert [cause.path for cause in schema.validate({"spec": {"x": 2}}, known_causes=[label])] == ["spec.x"]
 
 
 def test_a_rule_about_a_part_that_did_not_change_does_not_refuse_the_object():

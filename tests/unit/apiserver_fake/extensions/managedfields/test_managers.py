@@ -8,12 +8,12 @@ from apiserver_fake.extensions.managedfields.managers import (
     UPDATE,
     Manager,
     Version,
-    applied,
-    decoded,
+    apply_configuration,
+    decode_managers,
     empty,
-    encoded,
+    encode_managers,
     of_request,
-    updated,
+    update_managers,
     without_managers,
 )
 from apiserver_fake.registry.schema.schemas import shape_of
@@ -35,7 +35,7 @@ class World:
         return format_time(self.at)
 
     def _store(self, document, managed):
-        meta = {"name": "x", "uid": "u", **document.get("metadata", {}), "managedFields": encoded(managed)}
+        meta = {"name": "x", "uid": "u", **document.get("metadata", {}), "managedFields": encode_managers(managed)}
         self.live = {"apiVersion": self.api_version, "kind": self.kind, **document, "metadata": meta}
         return self.live
 
@@ -44,7 +44,7 @@ class World:
         stored = [] if self.live is None else self.live["metadata"].get("managedFields", [])
         managed = of_request(stored, sent, is_subresource=bool(subresource))
         new = {**before, **document}
-        managed = updated(
+        managed = update_managers(
             managed, lambda _: compare(before, new, self.shape), Manager(manager, UPDATE, self.api_version, subresource),
             api_version=self.api_version, ignored={} if subresource else {"f:status": {}}, time=self._time(),
         )  # fmt: skip
@@ -53,7 +53,7 @@ class World:
     def apply(self, manager="m", *, is_forced=False, **config):
         config = {"apiVersion": self.api_version, "kind": self.kind, "metadata": {"name": "x"}, **config}
         version = Version(self.api_version, self.shape, lambda old, new, _: compare(old, new, self.shape))
-        found = applied(
+        found = apply_configuration(
             self.live, config, version, manager=manager, subresource="", ignored={"f:status": {}},
             is_forced=is_forced, time=self._time(),
         )  # fmt: skip
@@ -243,9 +243,11 @@ def test_managers_can_be_reset_and_unreadable_ones_count_as_not_sent(sent):
     stored = world.live["metadata"]["managedFields"]
 
     assert of_request(stored, sent, is_subresource=False) == {}
-    assert of_request(stored, sent, is_subresource=True) == decoded(stored)
-    assert of_request(stored, [{"manager": "x", "operation": "Delete"}], is_subresource=False) == decoded(stored)
-    assert of_request(stored, None, is_subresource=False) == decoded(stored)
+    assert of_request(stored, sent, is_subresource=True) == decode_managers(stored)
+    assert of_request(stored, [{"manager": "x", "operation": "Delete"}], is_subresource=False) == decode_managers(
+        stored
+    )
+    assert of_request(stored, None, is_subresource=False) == decode_managers(stored)
 
 
 def test_a_configuration_that_is_not_of_its_type_is_refused_with_upstreams_text():

@@ -6,9 +6,9 @@ from apiserver_fake.extensions.managedfields.comparison import (
     compare,
     fields_of,
     is_declared,
-    merged,
-    pruned,
-    undeclared,
+    merge_by_schema,
+    prune_unowned,
+    type_errors,
 )
 from apiserver_fake.extensions.managedfields.fieldset import of, paths
 from apiserver_fake.registry.schema.schemas import shape_of
@@ -120,7 +120,9 @@ def test_lists_merge_in_the_configurations_order_with_the_others_where_they_stoo
         return a_pod(*({"name": name} for name in each))
 
     def order(live, wanted):
-        return "".join(each["name"] for each in merged(names(*live), names(*wanted), POD)["spec"]["containers"])
+        return "".join(
+            each["name"] for each in merge_by_schema(names(*live), names(*wanted), POD)["spec"]["containers"]
+        )
 
     assert order("abc", "ca") == "bca"
     assert order("abc", "b") == "abc"
@@ -132,7 +134,7 @@ def test_lists_merge_in_the_configurations_order_with_the_others_where_they_stoo
 def test_ports_without_protocol_merge_with_the_defaulted_ones():
     live = {"spec": {"ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}, {"port": 53, "protocol": "UDP"}]}}
 
-    assert merged(live, {"spec": {"ports": [{"port": 80, "targetPort": 81}]}}, SERVICE) == {
+    assert merge_by_schema(live, {"spec": {"ports": [{"port": 80, "targetPort": 81}]}}, SERVICE) == {
         "spec": {"ports": [{"port": 80, "protocol": "TCP", "targetPort": 81}, {"port": 53, "protocol": "UDP"}]}
     }
 
@@ -143,7 +145,7 @@ def test_what_was_applied_and_is_not_any_more_goes_unless_it_has_another_manager
     last = fields_of({"data": {"a": "1", "b": "2", "c": "3"}}, shape)
     managed = of([("f:data", "f:a"), ("f:data", "f:b")])
 
-    assert pruned(live, last, managed, shape) == {"data": {"a": "1", "b": "2", "foreign": "x"}}
+    assert prune_unowned(live, last, managed, shape) == {"data": {"a": "1", "b": "2", "foreign": "x"}}
 
 
 def test_an_item_that_is_not_applied_any_more_goes_whole_unless_others_have_parts_of_it():
@@ -151,13 +153,13 @@ def test_an_item_that_is_not_applied_any_more_goes_whole_unless_others_have_part
     last = fields_of(a_pod({"name": "a"}, {"name": "b", "image": "1"}), POD)
     now = fields_of(a_pod({"name": "a"}), POD)
 
-    assert [each["name"] for each in pruned(live, last, now, POD)["spec"]["containers"]] == ["a"]
+    assert [each["name"] for each in prune_unowned(live, last, now, POD)["spec"]["containers"]] == ["a"]
 
 
 def test_a_configuration_must_be_of_its_type():
     config = a_pod({"name": "a", "imag": "x"}, {"name": "a"}, bogus=1)
 
-    assert [*undeclared(config, POD)] == [
+    assert [*type_errors(config, POD)] == [
         '.spec.containers[name="a"].imag: field not declared in schema',
         '.spec.containers: duplicate entries for key [name="a"]',
         ".spec.bogus: field not declared in schema",
@@ -183,16 +185,21 @@ def test_a_configuration_must_be_of_its_type():
     ],
 )
 def test_what_is_found_declared_at_a_glance_has_no_fault(config):
-    assert is_declared(config, POD) == (not [*undeclared(config, POD)])
+    assert is_declared(config, POD) == (not [*type_errors(config, POD)])
 
 
 def test_merging_shares_what_the_configuration_does_not_change():
     live = {**a_pod({"name": "c", "image": "i", "command": ["a"]}, {"name": "d"}), "metadata": {"labels": {"a": "b"}}}
 
-    same = merged(live, {**a_pod({"name": "c", "command": ["a"]}, {"name": "d"}), "metadata": {"labels": {}}}, POD)
-    other = merged(live, a_pod({"name": "c", "image": "j"}), POD)
+    same = merge_by_schema(
+        live, {**a_pod({"name": "c", "command": ["a"]}, {"name": "d"}), "metadata": {"labels": {}}}, POD
+    )
+    other = merge_by_schema(live, a_pod({"name": "c", "image": "j"}), POD)
 
     assert same is live
     assert other["spec"]["containers"][1] is live["spec"]["containers"][1]
     assert other["metadata"] is live["metadata"]
-    assert merged({"spec": {"hostNetwork": True}}, {"spec": {"hostNetwork": 1}}, POD)["spec"]["hostNetwork"] is not True
+    assert (
+        merge_by_schema({"spec": {"hostNetwork": True}}, {"spec": {"hostNetwork": 1}}, POD)["spec"]["hostNetwork"]
+        is not True
+    )

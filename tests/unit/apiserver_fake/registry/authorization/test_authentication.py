@@ -90,8 +90,8 @@ def test_guarantees_x_id5_a_host_gets_no_token_of_a_node_that_is_not_its_own(bea
 def test_the_nodes_of_a_host_are_found_by_its_certificate_too_and_only_by_a_hosts():
     authenticator = an_authenticator()
 
-    assert authenticator.certified(Identity(HOST.user, HOST.groups)).hosting.has("n2")
-    assert not authenticator.certified(Identity(HOST.user)).hosting.has("n2")
+    assert authenticator.certified_identity(Identity(HOST.user, HOST.groups)).hosting.has("n2")
+    assert not authenticator.certified_identity(Identity(HOST.user)).hosting.has("n2")
     assert authenticator.identify("other").hosting.has("edge-7")
 
 

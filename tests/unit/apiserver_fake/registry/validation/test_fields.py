@@ -80,7 +80,7 @@ def test_items_are_checked_up_to_the_limit_and_keys_are_unique():
 
 def test_what_never_changes_is_compared_with_what_is_stored():
     report = Report()
-    TABLE.unchanged({"mode": "A", "union": {"x": 1}}, {"mode": "B", "union": {"x": 2}}, "spec.", report)
+    TABLE.check_immutable({"mode": "A", "union": {"x": 1}}, {"mode": "B", "union": {"x": 2}}, "spec.", report)
 
     assert [f"{cause.path}: {cause.message}" for cause in report.causes] == [
         'spec.mode: Invalid value: "B": field is immutable',
