@@ -182,7 +182,7 @@ def test_half_open_handshakes_end_and_others_are_not_kept_waiting(tmp_path):
             transport.close()
 
         def connection_lost(self, exc):
-            listener.gone(self)
+            listener.on_disconnect(self)
 
     listener = Listener(Echo, Count(600, 600), RealClock(), context, 3.0, lambda: asyncio.sleep(0))
 

@@ -344,7 +344,7 @@ def m31_starts_containers_before_the_checkpoint(monkeypatch):
 
     def hasty(self, container, t):
         created(self, container, t)
-        self._started(container, t)
+        self._on_started(container, t)
 
     monkeypatch.setattr(Pod, "_on_created", hasty)
 

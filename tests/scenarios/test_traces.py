@@ -213,7 +213,7 @@ def test_hooks_run_only_where_they_are_allowed(tmp_path):
     (tmp_path / "hooks.yaml").write_text(f"preRun: [{{cmd: touch, args: ['{mark}']}}]\n")
 
     code, printed = keplab("replay", tmp_path / "c.sktrace", "--hooks", tmp_path / "hooks.yaml")
-    assert (code, "say --allow-hooks" in printed, mark.exists()) == (2, True, False)
+    assert (code, "add --allow-hooks" in printed, mark.exists()) == (2, True, False)
 
     keplab("replay", tmp_path / "c.sktrace", "--hooks", tmp_path / "hooks.yaml", "--allow-hooks", "--for", "1s")
     assert mark.exists()
