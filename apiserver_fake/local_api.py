@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
+import msgspec
+
 from apiserver_fake.registry.authorization.callers import Callers
 from apiserver_fake.storage.watch_hub import SLOW, Notify, Watcher
 from apiserver_fake.storage.watch_starts import Place
@@ -33,21 +35,22 @@ class EntryPoint(Protocol):
         ...
 
 
-class LocalApi:
-    """The `Api` of one identity."""
+class LocalApi(msgspec.Struct, frozen=True):
+    """The `Api` of one identity. `kind`: of the span of each of its calls."""
 
-    def __init__(self, server: EntryPoint, identity: Identity, kind: SpanKind = "internal") -> None:
-        self._server, self.identity, self._kind = server, identity, kind
+    server: EntryPoint
+    identity: Identity
+    kind: SpanKind = "internal"
 
     async def call(self, request: Request) -> Response:
         """Answer one request; refusals are Responses too."""
         identity = self.identity
         if request.as_user:
             try:
-                identity, request = self._server.callers.acting(identity, request)
+                identity, request = self.server.callers.acting(identity, request)
             except ApiError as error:
                 return refusal(error)
-        begun = self._server.start(identity, request, self._kind)
+        begun = self.server.start(identity, request, self.kind)
         if isinstance(begun, Response):
             return begun
         # Shielded: a caller that gives up must not take its write back half way (P1).
@@ -56,7 +59,7 @@ class LocalApi:
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches of events until the server ends the watch. Raises: ApiError when it is refused."""
         woken = asyncio.Event()
-        watcher = self._server.open_watch(self.identity, request, lambda _: woken.set())
+        watcher = self.server.open_watch(self.identity, request, lambda _: woken.set())
         try:
             while not watcher.is_over:
                 if batch := watcher.take():
@@ -68,31 +71,26 @@ class LocalApi:
             watcher.close()
 
 
-class StreamingApi(LocalApi):
+class StreamingApi(LocalApi, frozen=True, kw_only=True):
     """The `Api` for one watch over a connection. Its start is sent in pieces, and a client that reads nothing
     for too long is cut (L-WS).
+
+    `place`: its turn among the starts of watches; None: it does not wait. `started`: called once its start is sent.
     """
 
-    def __init__(
-        self,
-        server: EntryPoint,
-        identity: Identity,
-        place: Place | None,
-        send_blocked_max_s: float,
-        started: Callable[[], None],
-    ) -> None:
-        super().__init__(server, identity)
-        self._place, self._send_blocked_max_s, self._started = place, send_blocked_max_s, started
+    place: Place | None
+    send_blocked_max_s: float
+    started: Callable[[], None]
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches until the server ends the watch; other tasks run between two pieces.
 
         Raises: ApiError when it is refused.
         """
-        woken, place, loop = asyncio.Event(), self._place, asyncio.get_running_loop()
+        woken, place, loop = asyncio.Event(), self.place, asyncio.get_running_loop()
         watcher: Watcher | None = None
         try:
-            watcher = self._server.open_watch(self.identity, request, lambda _: woken.set())
+            watcher = self.server.open_watch(self.identity, request, lambda _: woken.set())
             while not watcher.is_over:
                 if place is not None:
                     if watcher.is_beginning:
@@ -101,9 +99,9 @@ class StreamingApi(LocalApi):
                         place.leave()
                         place = None
                 if not (is_beginning := watcher.is_beginning):
-                    self._started()
+                    self.started()
                 if batch := watcher.take_piece():
-                    timers = [loop.call_later(self._send_blocked_max_s, watcher.close, SLOW)]
+                    timers = [loop.call_later(self.send_blocked_max_s, watcher.close, SLOW)]
                     if place is not None:
                         timers.append(place.stalls_later())
                     try:

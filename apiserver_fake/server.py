@@ -308,7 +308,7 @@ class ApiServer:
         `place` is released when the watch has sent its start or has ended; `started` is called when it has sent its
         start.
         """
-        return StreamingApi(self, identity, place, send_blocked_max_s, started)
+        return StreamingApi(self, identity, place=place, send_blocked_max_s=send_blocked_max_s, started=started)
 
     def open_watch(self, identity: Identity, request: WatchRequest, notify: Notify) -> Watcher:
         """Begin a watch; `notify` is called whenever there are events to take. Raises: ApiError."""
@@ -393,7 +393,9 @@ class ApiServer:
     def _start_write(
         self, identity: Identity, request: Request, span: Span, began: float
     ) -> Response | Awaitable[Response]:
-        registry, callers = self.registry, self.callers
+        registry, callers = self._registry, self._callers
+        if registry is None or callers is None:
+            raise _not_ready()
         if request.request_id and not _REQUEST_ID.fullmatch(request.request_id):
             raise BadRequest("x-request-id must have 1 to 64 characters of [A-Za-z0-9._-]")
         if request.resource == NODE_TOKENS:
@@ -417,7 +419,8 @@ class ApiServer:
         if request.verb == "deletecollection":
             deleting = self._delete_collection(identity, request, span)
             return self._answer_and_finish(identity, request, span, began, deleting)
-        self._spans.begin(span)
+        if span.trace_id:
+            self._spans.begin(span)
         wait_s = min(request.deadline_s, DEADLINE_MAX_S) if request.deadline_s > 0 else DEADLINE_S
         session = Session(self._clock.wall()) if registry.may_call(request) else None
 
@@ -563,18 +566,20 @@ class ApiServer:
             self._lines.commits(changes, is_replayed=not is_own)
         if self.fairness is not None:
             self.fairness.note(changes)
-        self.extensions.note(changes)
+        redefined = self.extensions.note(changes)
         now_s, is_configured = self._clock.now(), False
         for change in changes:
             if change.record.resource == EVENTS:
                 self._expiry.note(change, now_s)
             is_configured = is_configured or change.record.resource in EXEMPT
-        self._spans.note(changes, now_s)
+        if self._spans.sampled:
+            self._spans.note(changes, now_s)
         if is_configured and self._registry is not None:
             self._registry.refresh_admission()
             self._check_types(changes)
         self.hub.publish(changes)
-        self.extensions.on_published(changes)
+        if redefined:
+            self.extensions.on_published(redefined)
 
     def _check_types(self, changes: Sequence[Change]) -> None:
         """Have what type checking finds written into the status of policies that have changed."""

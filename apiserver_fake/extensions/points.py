@@ -205,21 +205,21 @@ class LiveExtensions:
             self._is_controlling = True
             self._spawn(definitions.run())
 
-    def note(self, changes: Sequence[Change]) -> None:
-        """Take notice of commits, before watches show them."""
+    def note(self, changes: Sequence[Change]) -> list[Change]:
+        """Take notice of commits, before watches show them; return the changes of definitions of custom resources."""
         if self.stored_policy is not None:
             self.stored_policy.note(changes)
         if self._token_secrets is not None:
             self._note_accounts(self._token_secrets, changes)
-        redefined = _definitions_in(changes)
+        redefined = [change for change in changes if change.record.resource == DEFINITIONS]
         if redefined and (definitions := self.definitions()) is not None:
             for change in redefined:
                 definitions.note(change)
+        return redefined
 
-    def on_published(self, changes: Sequence[Change]) -> None:
-        """Serve what committed definitions define now, after watches have shown them."""
-        redefined = _definitions_in(changes)
-        if redefined and (definitions := self.definitions()) is not None:
+    def on_published(self, redefined: Sequence[Change]) -> None:
+        """Serve the kinds that changed definitions define, after watches have shown the changes."""
+        if (definitions := self.definitions()) is not None:
             definitions.on_published(redefined)
             self._control(definitions)
 
@@ -245,7 +245,3 @@ class LiveExtensions:
         """End all connections to webhooks."""
         if self._admission is not None:
             await self._admission.close()
-
-
-def _definitions_in(changes: Sequence[Change]) -> list[Change]:
-    return [change for change in changes if change.record.resource == DEFINITIONS]

@@ -303,11 +303,6 @@ class Subresource:
     is_charged: bool = False
     """Whether the call may increase the object's use of its namespace's quotas."""
 
-    @property
-    def is_of_object(self) -> bool:
-        """Whether it is written in the form of the object."""
-        return not self.body[1]
-
 
 @cache
 def _strategies() -> dict[str, Strategy]:

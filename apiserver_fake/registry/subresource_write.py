@@ -143,7 +143,7 @@ class SubresourceWrite:
         self.strategy = self._kind.strategy
         self.bodies = Bodies(contexts.catalogue, self._kind, request, session)
         self._guard = Guard(contexts, resource, identity, request, session, authorize_in_write)
-        self._stager = Stager(resource, traceparent, contexts.catalogue.find, is_dry_run=request.dry_run)
+        self._stager = Stager(resource, traceparent, contexts.catalogue.find, request.dry_run)
 
     def subresource(self, staged: Staged, sub: Subresource, body: Any) -> Response:
         """Stage the result of the subresource call and return its answer. Raises: ApiError."""
@@ -197,7 +197,7 @@ class SubresourceWrite:
             uid, version = str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")
             check_preconditions(self._resource, stored, uid, version)
             self.bodies.check_name(meta.get("name", self._request.name))
-        if sub.is_of_object:
+        if not sub.body[1]:  # it is written in the form of the object
             body = self.bodies.typed_form(body, old)
         if self._is_outside:
             ctx.warnings.extend(self.bodies.faults())

@@ -92,7 +92,7 @@ class Write:
         self.strategy = self._kind.strategy
         self.bodies = Bodies(contexts.catalogue, self._kind, request, session)
         self._guard = Guard(contexts, resource, identity, request, session, authorize_in_write)
-        self._stager = Stager(resource, traceparent, contexts.catalogue.find, is_dry_run=request.dry_run)
+        self._stager = Stager(resource, traceparent, contexts.catalogue.find, request.dry_run)
 
     def _managers(self) -> FieldManagers:
         return self.contexts.managers(self._kind, self.identity, self.request, self.bodies.versions)

@@ -120,7 +120,7 @@ def render(pod: PodContext) -> Document:
 
 def _render_conditions(pod: PodContext, phase: str) -> list[Document]:
     listed = [condition_document(pod, kind, pod.conditions[kind]) for kind in _CONDITIONS if kind in pod.conditions]
-    if not any(c.type == "PodScheduled" for c in pod.pod.status.conditions):
+    if "PodScheduled" not in [c.type for c in pod.pod.status.conditions]:
         scheduled = Condition("True", pod.time_text(pod.started_s))
         listed.append(condition_document(pod, "PodScheduled", scheduled))
     end = pod.termination

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from apiserver_fake.registry.admission.attributes import (
     CREATE,
     NAMESPACES,
     OPERATIONS,
+    Admission,
     Admitting,
     Attributes,
     Complete,
@@ -28,7 +31,10 @@ from services.api.wire import Request
 
 
 class Configuration(Protocol):
-    """Webhooks and policies as they are configured; `WriteContexts` knows them."""
+    """The configured webhooks and policies; `WriteContexts` is the implementation."""
+
+    admission: Admission | None
+    """None while no webhook and no policy is configured."""
 
     def concern(self, resource: Resource, request: Request) -> Concern | None:
         """Return what is configured for a write, None for nothing."""
@@ -39,30 +45,29 @@ class Configuration(Protocol):
         ...
 
 
-class Guard:
-    """Takes one write through the webhooks and policies that are about it."""
+class Guard(msgspec.Struct, frozen=True):
+    """Takes one write through the webhooks and policies that match it.
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        resource: Resource,
-        identity: Identity,
-        request: Request,
-        session: Session | None,
-        authorize: Callable[[Identity, Request, WriteContext], object],
-    ) -> None:
-        """`session`: what webhooks have said of the write; without one none is asked. `authorize`, which expressions
-        ask, raises Forbidden."""
-        self._configuration, self._resource, self._identity = configuration, resource, identity
-        self._request, self._session, self._authorize = request, session, authorize
+    `session`: the webhooks' answers about the write; None: no webhook is called. `authorize`: the check that
+    expressions can call; raises Forbidden.
+    """
+
+    configuration: Configuration
+    resource: Resource
+    identity: Identity
+    request: Request
+    session: Session | None
+    authorize: Callable[[Identity, Request, WriteContext], object]
 
     def admitting(self, ctx: WriteContext) -> Admitting | None:
         """Return what webhooks and policies do to this write, None when none is about it."""
-        concern = self._configuration.concern(self._resource, self._request)
+        if self.configuration.admission is None:
+            return None
+        concern = self.configuration.concern(self.resource, self.request)
         if concern is None:
             return None
-        ask = asker(self._identity, lambda who, request: self._authorize(who, request, ctx))
-        session = self._session
+        ask = asker(self.identity, lambda who, request: self.authorize(who, request, ctx))
+        session = self.session
 
         def convert(conversion: Conversion, documents: list[Document]) -> list[Document]:
             return convert_documents(conversion, documents, session)
@@ -71,20 +76,20 @@ class Guard:
 
     def attributes(self, document: Document | None, old: Document | None, name: str) -> Attributes:
         """Return what admission sees of the write: the object, and as it was before."""
-        request, resource = self._request, self._resource
+        request, resource = self.request, self.resource
         operation = OPERATIONS[request.verb]
         # A namespace is in itself, once it is there.
         own = request.name if resource.name == NAMESPACES and operation != CREATE else ""
         return Attributes(
             operation=operation,
             resource=resource,
-            requested=self._configuration.requested_resource(resource, request),
+            requested=self.configuration.requested_resource(resource, request),
             subresource=request.subresource,
             namespace=request.namespace or own,
             name=name,
             object=document,
             old=old,
-            identity=self._identity,
+            identity=self.identity,
             request=request,
         )
 
@@ -117,7 +122,7 @@ class Guard:
         admitting = self.admitting(ctx)
         if admitting is None:
             return Connection(options)
-        name = self._request.name
+        name = self.request.name
         changed = self.mutate(admitting, self.attributes(options, None, name), ctx, complete)
         options = options if changed is None else changed
         self.examine(admitting, self.attributes(options, None, name), ctx)

@@ -12,23 +12,21 @@ class WriteSpans:
     """The spans of the writes under way, by what their changes will be known as; pure."""
 
     def __init__(self) -> None:
-        self._writing: dict[str, Span] = {}
+        self.sampled: dict[str, Span] = {}
+        """The spans by their traceparent."""
 
     def begin(self, span: Span) -> None:
-        """Keep the span of a write when it is sampled."""
-        if span.trace_id:
-            self._writing[span.traceparent] = span
+        """Keep the span of a sampled write."""
+        self.sampled[span.traceparent] = span
 
     def end(self, span: Span) -> None:
         """Forget the span of a write that is answered."""
-        self._writing.pop(span.traceparent, None)
+        self.sampled.pop(span.traceparent, None)
 
     def note(self, changes: Sequence[Change], now_s: float) -> None:
         """Write into the spans of committed writes that they are, and which pod they changed."""
-        if not self._writing:
-            return
         for change in changes:
-            if (span := self._writing.get(change.traceparent)) is not None:
+            if (span := self.sampled.get(change.traceparent)) is not None:
                 span.mark_sent(now_s)
                 if change.record.resource == PODS:
                     _name_pod(span, change)

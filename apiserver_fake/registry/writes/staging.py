@@ -15,19 +15,19 @@ from services.api.wire import Response
 QUOTAS = "resourcequotas"
 
 
-class Stager:
-    """Stages what one write makes of its object. `find`: a kind by its wire name."""
+class Stager(msgspec.Struct, frozen=True):
+    """Stages the object that one write changes. `find`: returns a kind by its wire name."""
 
-    def __init__(
-        self, resource: Resource, traceparent: str, find: Callable[[str], Resource], *, is_dry_run: bool
-    ) -> None:
-        self._resource, self._traceparent, self._find, self._is_dry_run = resource, traceparent, find, is_dry_run
+    resource: Resource
+    traceparent: str
+    find: Callable[[str], Resource]
+    is_dry_run: bool
 
     def create(self, staged: Staged, new: Document, charged: Iterable[Document]) -> tuple[bytes, int]:
         """Stage a new object; return its bytes and version."""
-        if self._is_dry_run:
+        if self.is_dry_run:
             return msgspec.json.encode(new), staged.rv
-        record = staged.put(self._resource, new, self._traceparent)
+        record = staged.put(self.resource, new, self.traceparent)
         self.charge(staged, charged)
         return record.body, record.rv
 
@@ -35,27 +35,27 @@ class Stager:
         self, staged: Staged, stored: Record, new: Document, charged: Iterable[Document] = (), *, is_gone: bool = False
     ) -> tuple[bytes, int]:
         """Stage the new document, or its removal when nothing holds it any more; return its bytes and version."""
-        if self._is_dry_run:
+        if self.is_dry_run:
             return msgspec.json.encode(new), stored.rv
         final = {**new, "metadata": {**new["metadata"]}}
         if is_gone or _is_released(final):
-            record = staged.remove(self._resource, final, self._traceparent)
+            record = staged.remove(self.resource, final, self.traceparent)
         else:
-            record = staged.put(self._resource, final, self._traceparent)
+            record = staged.put(self.resource, final, self.traceparent)
             self.charge(staged, charged)
         return record.body, record.rv
 
     def charge(self, staged: Staged, charged: Iterable[Document]) -> None:
         """Stage what quotas are used now: after the object, which the commit is named by."""
         for quota in charged:
-            staged.put(self._find(QUOTAS), quota, self._traceparent)
+            staged.put(self.find(QUOTAS), quota, self.traceparent)
 
     def put_others(self, staged: Staged, others: Iterable[tuple[str, Document]]) -> None:
         """Stage other objects, by kind, that the same commit changes."""
-        if self._is_dry_run:
+        if self.is_dry_run:
             return
         for kind, other in others:
-            staged.put(self._find(kind), {**other, "metadata": {**other["metadata"]}}, self._traceparent)
+            staged.put(self.find(kind), {**other, "metadata": {**other["metadata"]}}, self.traceparent)
 
 
 def answer(body: bytes, rv: int, ctx: WriteContext, code: int) -> Response:
