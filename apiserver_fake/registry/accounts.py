@@ -29,7 +29,7 @@ class Rejected(Exception):
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundObject:
     """The object that a token is bound to, and its kind as claims name it (`pod`). `node`: the node of a bound pod."""
 
     kind: str
@@ -50,7 +50,7 @@ class Tokens(Protocol):
         account: Document,
         audiences: Sequence[str],
         lives_s: int,
-        bound: Bound | None,
+        bound: BoundObject | None,
         *,
         token_id: str,
         now_s: float,

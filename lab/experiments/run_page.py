@@ -46,7 +46,7 @@ class Table(msgspec.Struct, frozen=True):
     left: int = 0
 
 
-class Drawn(msgspec.Struct, frozen=True):
+class PhaseArm(msgspec.Struct, frozen=True):
     """Pods by phase, in the shape of a comparison's arm."""
 
     name: str
@@ -66,7 +66,7 @@ class ShownRun(msgspec.Struct, frozen=True):
     about: list[str]
     error: str
     checks: list[Table]
-    arm: Drawn | None
+    arm: PhaseArm | None
     tables: list[Table]
     zeros: str
     where: list[tuple[str, str]]
@@ -98,7 +98,7 @@ def shown_run(run: RunPage) -> ShownRun:
             ("Expectations", ["time", "line", "expectation", "seen", "result"], _expectations(document)),
             ("Violations", ["invariant", "time", "objects", "what"], _violations(document)),
         ),
-        arm=Drawn("", list(document.get("switches", ())), bands_of([run.samples])) if run.samples else None,
+        arm=PhaseArm("", list(document.get("switches", ())), bands_of([run.samples])) if run.samples else None,
         tables=_tables(
             ("Figures", ["", "this run"], figures),
             ("Pods", ["pods", "owner", "became", "on", "the first"], fates),

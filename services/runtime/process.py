@@ -449,7 +449,7 @@ class _Process:
     def _certificates(self, component: Component) -> list[dict[str, str]]:
         """Return what this process connects and serves with at present."""
         tls = self._transport.tls if self._transport is not None else None
-        own = [tls.material.described(tls.files)] if tls is not None else []
+        own = [tls.material.describe(tls.files)] if tls is not None else []
         return [*own, *getattr(component, "certificates", list)()]
 
     def _birth(self) -> dict[str, Any]:

@@ -91,13 +91,51 @@ def test_every_module_has_one_dotted_name():
 
 PARTICIPLES = frozenset(
     (
-        "again", "answered", "asked", "attended", "begun", "done", "found", "given", "gone", "held", "kept", "known", "left", "made",
-        "meant", "named", "said", "seen", "sent", "shown", "stated", "taken", "told", "wanted", "written",
+        "again", "begun", "born", "bought", "bound", "broken", "brought", "built", "caught", "chosen", "done", "drawn", "driven", "fed",
+        "found", "frozen", "given", "gone", "grown", "heard", "held", "hidden", "kept", "known", "laid", "led", "left", "lost", "made",
+        "meant", "met", "paid", "said", "seen", "sent", "shown", "sold", "spent", "split", "spoken", "spread", "stolen", "struck", "taken",
+        "taught", "thrown", "told", "torn", "woken", "won", "worn", "written",
     )
 )  # fmt: skip
-"""Words that say neither what something is nor what it does: a name is a noun with a type or a role, or a verb."""
-FUNCTIONS_MAX = 231
-"""Functions that are named so at present; the number only falls."""
+"""Words that say neither what something is nor what it does, as those in -ed: a name is a noun with a type or a role, or a verb."""
+VERBS = frozenset(("embed", "exceed", "feed", "proceed", "seed", "speed", "split", "spread", "succeed"))
+ESTABLISHED = frozenset(
+    (
+        ("lab/benchmarks/scheduler_perf/cluster.py", "namespaced"),  # as the API's own `namespaced`
+        ("lab/experiments/document.py", "passed"),  # of a test
+        ("lab/scenarios/runner.py", "passed"),
+        ("lab/scenarios/measures/entry.py", "created"),  # the word of measures: `created.pods`
+        ("lab/scenarios/measures/recorded.py", "created"),
+        ("lab/scenarios/measures/scenario_measures.py", "created"),
+        ("lab/scenarios/script/fault_verbs.py", "ended"),  # verbs of the scenario language
+        ("lab/scenarios/script/play_verbs.py", "played"),
+        ("lab/scenarios/script/verbs.py", "gone"),
+        ("apiserver_fake/registry/validation/formats.py", "required"),  # upstream's `field.Required`
+        ("scheduler/pod_groups/queue.py", "done"),  # upstream's `Done` of queues
+        ("scheduler/queue/scheduling_queue.py", "done"),
+        ("services/reconcile/workqueue.py", "done"),
+        ("services/cel/addresses.py", "masked"),  # CEL's `masked()`
+    )
+)
+"""Functions whose participle is the field's own word."""
+VAGUE = frozenset(("found", "made", "said", "each"))
+VAGUE_LINES = 8
+"""A variable may be named so in a function that is shorter than this."""
+
+
+def is_participle(name):
+    """Return whether a name is one participle and nothing else."""
+    word = name.strip("_").lower()
+    return word not in VERBS and (word in PARTICIPLES or (word.endswith("ed") and len(word) > 3 and "_" not in word))
+
+
+@cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
+def _functions(path):
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def test_no_module_and_no_class_is_named_by_a_participle_alone():
@@ -105,19 +143,69 @@ def test_no_module_and_no_class_is_named_by_a_participle_alone():
     classes = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef) and node.name.strip("_").lower() in PARTICIPLES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef) and node.name.strip("_").lower() in PARTICIPLES - VERBS
     ]
 
     assert [] == modules + classes
 
 
-def test_fewer_and_fewer_functions_are_named_by_a_participle_alone():
-    found = [
-        node.name
+def test_no_function_is_named_by_a_participle_alone():
+    names = [
+        (str(path.relative_to(ROOT)), node.name, node.lineno)
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in PARTICIPLES
+        for node in _functions(path)
+        if is_participle(node.name)
     ]
 
-    assert len(found) <= FUNCTIONS_MAX, f"{len(found)}; when there are fewer, lower FUNCTIONS_MAX"
+    assert [] == [f"{file}:{line}: {name}" for file, name, line in names if (file, name) not in ESTABLISHED]
+    assert {(file, name) for file, name, _ in names} >= ESTABLISHED, "what is gone is established no longer"
+
+
+def own_variables(function):
+    """Return the names that a function itself binds, with lines; those of functions and comprehensions in it are theirs."""
+    nodes, bound = list(ast.iter_child_nodes(function)), {}
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            continue
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            bound |= {each.target.id: each.lineno for each in ast.walk(node) if isinstance(each, ast.NamedExpr)}
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound[node.id] = node.lineno
+        elif isinstance(node, ast.arg):
+            bound[node.arg] = node.lineno
+        nodes += ast.iter_child_nodes(node)
+    return bound
+
+
+def test_a_variable_of_a_long_function_is_named_by_what_it_holds():
+    assert [] == [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sources()
+        for function in _functions(path)
+        if function.end_lineno - function.lineno + 1 >= VAGUE_LINES
+        for name, line in own_variables(function).items()
+        if name in VAGUE
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("def f(found):\n    said = found", {"found", "said"}),
+        ("def f():\n    for each in ():\n        pass", {"each"}),
+        ("def f():\n    return [each for each in (made := ())]", {"made"}),
+        ("def f():\n    def g():\n        found = 1", set()),
+    ],
+)
+def test_variables_of_a_function_are_its_own(text, names):
+    assert names == set(own_variables(ast.parse(text).body[0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"), [("_shown", True), ("changed", True), ("on_changed", False), ("feed", False), ("spread", False)]
+)
+def test_a_participle_alone_says_neither_a_noun_nor_a_verb(name, is_one):
+    assert is_one == is_participle(name)

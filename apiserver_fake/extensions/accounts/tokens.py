@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from apiserver_fake.extensions.accounts.jwt import JwtError, SigningKey, claims_of
-from apiserver_fake.registry.accounts import Bound, Find, Rejected
+from apiserver_fake.registry.accounts import BoundObject, Find, Rejected
 from services.api.identity import (
     CREDENTIAL_ID_KEY,
     NODE_NAME_KEY,
@@ -51,7 +51,7 @@ class AccountTokens:
         account: Document,
         audiences: Sequence[str],
         lives_s: int,
-        bound: Bound | None,
+        bound: BoundObject | None,
         *,
         token_id: str,
         now_s: float,

@@ -146,13 +146,13 @@ def plain(value: Any, path: str = "Object") -> Any:
         raise MutationError(str(error)) from None
 
 
-class Broken(str):
+class CompileFailure(str):
     """The reason why an expression could not be compiled."""
 
     __slots__ = ()
 
 
-Compiled = Program | Broken
+Compiled = Program | CompileFailure
 Spend = Callable[[int], None]
 
 
@@ -221,7 +221,7 @@ class Compiler:
     def compile_expression(
         self, expression: str, *wanted: Type, has_authorizer: bool = True, is_mutation: bool = False
     ) -> Compiled:
-        """Return the program, or a `Broken` with the reason. `wanted`: the accepted result types; empty: any."""
+        """Return the program, or a `CompileFailure`. `wanted`: the accepted result types; empty: any."""
         created = ("Object", *sorted(set(_CREATED.findall(expression)) - {"Object"})) if is_mutation else ()
         known = tuple(self._types.items())
         if self._declared is None:
@@ -231,12 +231,12 @@ class Compiler:
         try:
             program = among.compile(expression)
         except CompileError as error:
-            return Broken(f"compilation failed: {error}")
+            return CompileFailure(f"compilation failed: {error}")
         except EvaluationError as error:
-            return Broken(f"program instantiation failed: {error}")
+            return CompileFailure(f"program instantiation failed: {error}")
         if wanted and program.type not in wanted:
             names = f"one of [{' '.join(map(str, wanted))}]" if len(wanted) > 1 else str(wanted[0])
-            return Broken(f"must evaluate to {names}")
+            return CompileFailure(f"must evaluate to {names}")
         return program
 
 
@@ -252,7 +252,7 @@ class _Lazy(dict[str, Any]):
         if variable is None:
             raise KeyError(name)
         program = variable[1]
-        if isinstance(program, Broken):
+        if isinstance(program, CompileFailure):
             raise EvaluationError(f'composited variable "{name}" fails to compile: {program}')
         value, error, cost = program.outcome(self._inputs)
         self._spend(cost)
@@ -291,7 +291,7 @@ class Evaluation:
 
     def value(self, expression: str, program: Compiled) -> Any:
         """Return the result of an expression. Raises: ExpressionError, OutOfBudget."""
-        if isinstance(program, Broken):
+        if isinstance(program, CompileFailure):
             raise ExpressionError(f"compilation error: {program}")
         value, error, cost = program.outcome(self._inputs)
         self._spend(cost)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from apiserver_fake.extensions.admission.expressions import OBJECT, PATCH, Broken, Compiler
+from apiserver_fake.extensions.admission.expressions import OBJECT, PATCH, CompileFailure, Compiler
 from apiserver_fake.extensions.customresources.conversion import service_problems, url_problems
 from apiserver_fake.registry.strategy import Strategy, WriteContext, declare_strategy
 from apiserver_fake.registry.validation.conditions import CONDITION
@@ -175,7 +175,7 @@ def _expression(
     is_mutation: bool = False,
 ) -> Causes:
     program = compiler.compile_expression(expression, *wanted, has_authorizer=has_authorizer, is_mutation=is_mutation)
-    if isinstance(program, Broken):
+    if isinstance(program, CompileFailure):
         yield invalid(path, expression, str(program))
 
 
@@ -284,7 +284,7 @@ def _shared_rules(spec: Document, at: str, compiler: Compiler) -> Causes:
             yield invalid(f"{here}.name", name, "name is not a valid CEL identifier")
         if not expression.strip():
             yield required(f"{here}.expression", "expression is not specified")
-        elif isinstance(program := compiler.variable(name, expression), Broken):
+        elif isinstance(program := compiler.variable(name, expression), CompileFailure):
             yield invalid(f"{here}.expression", expression, str(program))
 
 

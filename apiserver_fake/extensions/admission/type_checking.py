@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from apiserver_fake.extensions.admission.expressions import Broken, Compiler
+from apiserver_fake.extensions.admission.expressions import CompileFailure, Compiler
 from apiserver_fake.registry.catalogue import Catalogue
 from apiserver_fake.registry.schema.schemas import component_of, components
 from services.api.meta import Document, Resource
@@ -45,7 +45,7 @@ def _warnings(text: str, spec: Document, kinds: list[Resource], *, has_authorize
         for variable in spec.get("variables") or ():
             compiler.variable(variable["name"], variable["expression"])
         program = compiler.compile_expression(text, has_authorizer=has_authorizer)
-        if isinstance(program, Broken):
+        if isinstance(program, CompileFailure):
             group, version = kind.group, kind.version
             yield f"{group}/{version}, Kind={kind.kind}: {program.removeprefix(_COMPILATION)}\n"
 

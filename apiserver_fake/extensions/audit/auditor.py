@@ -20,7 +20,7 @@ from apiserver_fake.extensions.audit.event import (
     recorded_object,
     status_of,
 )
-from apiserver_fake.extensions.audit.policy import Chosen, Policy
+from apiserver_fake.extensions.audit.policy import AuditSettings, Policy
 from apiserver_fake.registry.policy import Attributes
 from services.api.identity import Identity
 from services.api.texts import writable
@@ -52,7 +52,7 @@ _OF_THE_HEAD: Final = (
 class Trail:
     """The audit trail of one request. Every method may be called at any audit level."""
 
-    def __init__(self, auditor: Auditor, chosen: Chosen, event: Event, *, is_long_running: bool) -> None:
+    def __init__(self, auditor: Auditor, chosen: AuditSettings, event: Event, *, is_long_running: bool) -> None:
         self._auditor, self._chosen, self._event = auditor, chosen, event
         self.is_long_running = is_long_running
         self._is_over = self._is_started = False

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.extensions.audit.policy import API_VERSION, Chosen, Level
+from apiserver_fake.extensions.audit.policy import API_VERSION, AuditSettings, Level
 from apiserver_fake.registry.policy import Attributes
 from services.api.identity import Identity
 from services.api.meta import Document
@@ -57,7 +57,13 @@ class _Object(msgspec.Struct, frozen=True):
 
 
 def new_event(
-    chosen: Chosen, audit_id: str, caller: Identity | None, asked: Attributes, source: Source, version: str, at: str
+    chosen: AuditSettings,
+    audit_id: str,
+    caller: Identity | None,
+    asked: Attributes,
+    source: Source,
+    version: str,
+    at: str,
 ) -> Event:
     """Return the event of a request at its receipt. `version`: of the API group requested; `at`: timestamp of
     receipt.

@@ -82,7 +82,7 @@ def _is_named(group: GroupResources, asked: Attributes) -> bool:
     return not meant.isdisjoint(group.resources)
 
 
-class Chosen(NamedTuple):
+class AuditSettings(NamedTuple):
     """The audit level, stages and options for one request."""
 
     level: Level
@@ -104,14 +104,14 @@ class Policy(_Part, frozen=True):
     omit_stages: tuple[Stage, ...] = ()
     omit_managed_fields: bool = False
 
-    def of(self, identity: Identity | None, asked: Attributes) -> Chosen:
+    def of(self, identity: Identity | None, asked: Attributes) -> AuditSettings:
         """Return the audit level, stages and options for a request."""
         for rule in self.rules:
             if rule.matches(identity, asked):
                 own = rule.omit_managed_fields
                 is_omitted = self.omit_managed_fields if own is None else own
-                return Chosen(rule.level, frozenset((*self.omit_stages, *rule.omit_stages)), is_omitted)
-        return Chosen("None")
+                return AuditSettings(rule.level, frozenset((*self.omit_stages, *rule.omit_stages)), is_omitted)
+        return AuditSettings("None")
 
 
 def read_policy(path: Path) -> Policy:

@@ -2,7 +2,7 @@
 says so (KEP-1205, KEP-4193). Source: upstream `pkg/registry/core/serviceaccount/storage/token.go`.
 """
 
-from apiserver_fake.registry.accounts import Bound
+from apiserver_fake.registry.accounts import BoundObject
 from apiserver_fake.registry.errors import RECREATED_TEXT, no_such_path
 from apiserver_fake.registry.policy import Attributes
 from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext
@@ -122,7 +122,7 @@ def _check(lives_s: object) -> None:
         raise invalid("TokenRequest.authentication.k8s.io", "", causes)
 
 
-def _bound_object(account: str, ref: Document, ctx: WriteContext) -> Bound | None:
+def _bound_object(account: str, ref: Document, ctx: WriteContext) -> BoundObject | None:
     """Return what the token is bound to. Raises: NotFound, BadRequest, Conflict."""
     if not ref:
         return None
@@ -149,7 +149,7 @@ def _bound_object(account: str, ref: Document, ctx: WriteContext) -> Bound | Non
         )
         text = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
         raise Conflict(text, details={"name": name, "kind": kind})
-    return Bound(kind.lower(), target, node)
+    return BoundObject(kind.lower(), target, node)
 
 
 SUBRESOURCES = (

@@ -47,7 +47,7 @@ class Unselected(ValueError):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedSwitches:
     """The switches of a workload as `NAME=VALUE`, and gates that were left out because they are unknown."""
 
     assignments: tuple[str, ...]
@@ -91,7 +91,7 @@ def select_workloads(file: CaseFile, pattern: str, label_filter: str) -> list[Wo
     )
 
 
-def gates_of(workload: Workload, *, ignores_unknown: bool, assignments: Sequence[str] = ()) -> Chosen:
+def gates_of(workload: Workload, *, ignores_unknown: bool, assignments: Sequence[str] = ()) -> SelectedSwitches:
     """Return the workload's gates as switches, followed by those of the command line, which take precedence.
 
     Raises: FileError for a gate that keplab does not know, or cannot turn off.
@@ -112,4 +112,4 @@ def gates_of(workload: Workload, *, ignores_unknown: bool, assignments: Sequence
                 f"featureGates: {name}={str(value).lower()}: {name} {why}; --unknown-gates ignore runs without it",
                 place,
             )
-    return Chosen((*switches, *assignments), tuple(ignored))
+    return SelectedSwitches((*switches, *assignments), tuple(ignored))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver_fake.extensions.audit.policy import DEFAULT, Chosen, read_policy
+from apiserver_fake.extensions.audit.policy import DEFAULT, AuditSettings, read_policy
 from apiserver_fake.registry.policy import Attributes
 from services.api.identity import Identity
 
@@ -53,9 +53,11 @@ def test_the_first_rule_decides_stages_are_united_and_managed_fields_are_the_rul
     rules = "- {level: None, verbs: [watch]}\n- {level: Metadata, omitStages: [ResponseStarted], omitManagedFields: false}\n"
     found = policy(tmp_path, rules, "omitStages: [RequestReceived]\nomitManagedFields: true")
 
-    assert found.of(ANN, Attributes("watch", resource="pods")) == Chosen("None", frozenset(("RequestReceived",)), True)
+    assert found.of(ANN, Attributes("watch", resource="pods")) == AuditSettings(
+        "None", frozenset(("RequestReceived",)), True
+    )
     stages = frozenset(("RequestReceived", "ResponseStarted"))
-    assert found.of(None, Attributes("get", path="/api")) == Chosen("Metadata", stages, False)
+    assert found.of(None, Attributes("get", path="/api")) == AuditSettings("Metadata", stages, False)
 
 
 @pytest.mark.parametrize(
