@@ -39,7 +39,8 @@ demo: $(RUNTIME) ## the runaway and its cure, side by side, as real processes
 check: compiled ## while you work, under a minute: lint of what changed, unit and component tests beside it (SINCE=main for a branch)
 	@$(BIN)/python -m tests.check $(or $(SINCE),HEAD)
 
-test: compiled lint types ## every layer of tests, with how far it is, and a share of them on the oldest and the newest other Python of this machine
+test: compiled ## lint, types and every layer of tests, with how far it is, and a share of them on the oldest and the newest other Python of this machine
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types
 	@$(BIN)/python -m tests.layers
 	$(BIN)/python -m tests.pythons
 

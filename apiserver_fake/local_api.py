@@ -1,4 +1,4 @@
-"""`Api` of a server in its own process: calls and watches as one identity."""
+"""The `Api` of a server in the same process: calls and watches as one identity."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from services.telemetry.spans import Kind as SpanKind
 
 
 class EntryPoint(Protocol):
-    """Where calls and watches begin; `ApiServer` is it."""
+    """The entry point of calls and watches; `ApiServer` implements it."""
 
     @property
     def callers(self) -> Callers:
-        """Who calls and what they may. Raises: ApiError before recovery."""
+        """Authentication and authorization of callers. Raises: ApiError before recovery."""
         ...
 
     def start(self, identity: Identity, request: Request, kind: SpanKind) -> Response | Awaitable[Response]:
-        """Begin a call and return its answer, or what to await for it."""
+        """Begin a call and return its answer, or an awaitable for it."""
         ...
 
     def open_watch(self, identity: Identity, request: WatchRequest, notify: Notify) -> Watcher:
@@ -36,7 +36,7 @@ class EntryPoint(Protocol):
 
 
 class LocalApi(msgspec.Struct, frozen=True):
-    """The `Api` of one identity. `kind`: of the span of each of its calls."""
+    """The `Api` of one identity. `kind`: kind of the span of each call."""
 
     server: EntryPoint
     identity: Identity
@@ -53,7 +53,7 @@ class LocalApi(msgspec.Struct, frozen=True):
         begun = self.server.start(identity, request, self.kind)
         if isinstance(begun, Response):
             return begun
-        # Shielded: a caller that gives up must not take its write back half way (P1).
+        # Shielded: a caller that gives up must not cancel its write half way (P1).
         return await asyncio.shield(begun)
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
@@ -72,10 +72,11 @@ class LocalApi(msgspec.Struct, frozen=True):
 
 
 class StreamingApi(LocalApi, frozen=True, kw_only=True):
-    """The `Api` for one watch over a connection. Its start is sent in pieces, and a client that reads nothing
-    for too long is cut (L-WS).
+    """The `Api` for one watch over a connection. It sends the watch's start in pieces, and cuts a client that reads
+    nothing for too long (L-WS).
 
-    `place`: its turn among the starts of watches; None: it does not wait. `started`: called once its start is sent.
+    `place`: the watch's turn among the starts of watches; None: it does not wait. `send_blocked_max_s`: seconds for
+    which one send may block. `started`: called once the start is sent.
     """
 
     place: Place | None
@@ -83,7 +84,7 @@ class StreamingApi(LocalApi, frozen=True, kw_only=True):
     started: Callable[[], None]
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
-        """Yield batches until the server ends the watch; other tasks run between two pieces.
+        """Yield batches of events until the server ends the watch; other tasks run between two pieces.
 
         Raises: ApiError when it is refused.
         """

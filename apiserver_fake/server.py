@@ -1,8 +1,8 @@
-"""The API server as one object: every server is a way to its `start` and `open_watch`.
+"""The API server as one object; the gRPC and REST servers call its `start` and `open_watch`.
 
-It joins the parts: registry (what a request means), callers (who asks, and may), writer (the one order of commits),
-store, journal, hub of watches, extensions. Here is how a call is begun, answered and counted, and how commits reach
-every part.
+It joins the parts: registry (reads and plans of writes), callers (authentication and authorization), writer (the one
+order of commits), store, journal, hub of watches, extensions. This module begins, answers and counts calls, and passes
+commits to every part.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 REVIEWS = {review.name: review for review in reviews.REVIEWS}
 PODS = "pods"
 DELETED_AT_ONCE = 100
-"""Deletions of one collection that wait for the writer at the same time."""
+"""Number of deletions of one collection that may wait for the writer at the same time."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ASKED = attrgetter("verb", "resource", "namespace", "name", "subresource", "patch_type", "uid", "resource_version")
 
@@ -89,16 +89,14 @@ class ApiServer:
         access: Access,
         extensions: Extensions,
     ) -> None:
-        """Join the parts. `access`: access settings of clients. `extensions`: what the server has besides its
-        kernel.
-        """
+        """Join the parts. `access`: access settings of clients. `extensions`: the extensions of the kernel."""
         self._seams, self._config, self._tokens = seams, config, tokens
         self.access, self._places = access, extensions
         self._journal = journal
         self._clock = seams.clock
         self.catalogue = Catalogue(hidden=hidden_resources(seams.switches), extensions=extensions.kinds)
         self.release = seams.switches.choice("emulate.version")
-        """The Kubernetes release that it says it is."""
+        """The Kubernetes release that the server reports."""
         self._spans = WriteSpans()
         self.store = Store(hashing=config.state_hash, window_s=config.window_s, window_changes=config.window_changes)
         self._lines = (
@@ -124,7 +122,7 @@ class ApiServer:
             spawn=self._spawn,
         )
         self.fairness: FairDispatch | None = None
-        """Which requests of clients wait; None where there is no concurrency to divide, as in a simulation."""
+        """Priority and fairness of client requests; None without concurrency to divide, as in a simulation."""
         self.starts = Starts()
         self.writer = Writer(
             self.store,
@@ -143,7 +141,7 @@ class ApiServer:
         self._callers: Callers | None = None
         self._watches: Watches | None = None
         self.audit = extensions.audit
-        """Keeps the audit log, if there is one."""
+        """The audit log; None if there is none."""
         self._failed_expressions: set[str] = set()
         self.is_ready = False
 
@@ -160,7 +158,7 @@ class ApiServer:
         """Return why etcd does not answer; empty if it does, or if there is no etcd."""
         return await self._journal.check()
 
-    # -- life
+    # -- start and stop
 
     async def run(self) -> None:
         """Recover, then serve until cancelled. Raises: StartError (74, 75, 78)."""
@@ -200,7 +198,7 @@ class ApiServer:
     def _recover(self, recovered: Recovered) -> None:
         store, now_s = self.store, self._clock.now()
         if not self._journal.is_durable:
-            # Above every version an earlier life gave out, so that an old watch is refused as too old.
+            # Above every version of an earlier run, so that an old watch is refused as too old.
             store.rv = store.window_start = int(self._clock.wall() * 1_000_000)
             log.warning("store.is_volatile", durability="memory", resource_version=store.rv)
         try:
@@ -269,11 +267,11 @@ class ApiServer:
         await self._keep_access_objects()
         self.extensions.change_authority(authority)
 
-    # -- parts that are there once the store is recovered
+    # -- parts that exist once the store is recovered
 
     @property
     def callers(self) -> Callers:
-        """Who calls and what they may. Raises: ApiError before recovery."""
+        """Authentication and authorization of callers. Raises: ApiError before recovery."""
         if self._callers is None:
             raise _not_ready()
         return self._callers
@@ -287,12 +285,12 @@ class ApiServer:
 
     @property
     def registry(self) -> Registry:
-        """Every kind, as requests reach it. Raises: ApiError before recovery."""
+        """The registry of all kinds. Raises: ApiError before recovery."""
         if self._registry is None:
             raise _not_ready()
         return self._registry
 
-    # -- ways in
+    # -- entry points
 
     def api_for(self, identity: Identity, kind: SpanKind = "internal") -> Api:
         """Return the API of this server for an identity. `kind`: whether calls come from this process (internal) or
@@ -322,7 +320,7 @@ class ApiServer:
     def start(self, identity: Identity, request: Request, kind: SpanKind = "server") -> Response | Awaitable[Response]:
         """Begin a call and return its answer, or an awaitable for it. `kind`: internal for a call of this process.
 
-        An awaitable future is the writer's: await it shielded, or leave it (P1). Refusals are Responses, and so are
+        An awaitable future is the writer's: await it shielded, or not at all (P1). Refusals are Responses, and so are
         unexpected errors: every call that begins is counted once as ended.
         """
         span = self._seams.tracer.start(rpc_method(request), kind=kind, parent=request.traceparent)
@@ -359,7 +357,7 @@ class ApiServer:
     async def _answer_and_finish(
         self, identity: Identity, request: Request, span: Span, began: float, answering: Awaitable[Response]
     ) -> Response:
-        """Return the answer to a call that takes a while, which is counted and logged however it ends."""
+        """Await the answer to a call and return it; the call is counted and logged however it ends."""
         response = refusal(Timeout(GONE_TEXT))
         try:
             response = await answering
@@ -370,17 +368,17 @@ class ApiServer:
         return response
 
     async def _read_newest(self, identity: Identity, request: Request) -> Response:
-        """Read what was newest when the call began, whichever server wrote it (S5, S13). Raises: ApiError."""
+        """Read after catching up with the other servers' writes (S5, S13). Raises: ApiError."""
         await self._journal.confirm()
         return self._read(identity, request)
 
     async def _start_write_again(self, identity: Identity, request: Request, span: Span, began: float) -> Response:
-        """Begin a write that was refused by what this server knew: what allows it may be another server's write."""
+        """Begin a refused write again after catching up with other servers, whose writes may allow it."""
         response: Response | None = refusal(Timeout(GONE_TEXT))
         try:
             await self._journal.confirm()
             begun = self._start_write(identity, request, span, began)
-            response = None  # from now on the write counts itself
+            response = None  # from now on `_start_write` counts the call
         except Exception as error:
             response = _answer_to(error, request)
         finally:
@@ -412,7 +410,7 @@ class ApiServer:
             return response
         fingerprint = _fingerprint(request) if request.request_id else b""
         if (known := self.writer.find_answer(identity.user, request.request_id, fingerprint)) is not None:
-            # Before authorization: what was allowed and done may have taken away the right to do it again.
+            # Before authorization: the first write may have removed the right to repeat it.
             self._finish(identity, request, span, began, known)
             return known
         registry.authorize(identity, request)
@@ -430,7 +428,7 @@ class ApiServer:
             return registry.prepare(identity, request, span.traceparent, session)(staged)
 
         operation = Operation(
-            # The span's traceparent, not the caller's: who reads the change is caused by this call.
+            # The span's traceparent, not the caller's: reactions to the change are caused by this call.
             plan=registry.prepare(identity, request, span.traceparent, session),
             done=asyncio.get_running_loop().create_future(),
             deadline_s=self._clock.now() + wait_s,
@@ -459,7 +457,7 @@ class ApiServer:
     ) -> Connection:
         """Return a connection's options after admission. The caller must be authorized before.
 
-        Webhooks have their own time limits and no other. Raises: ApiError.
+        Only the webhooks' own time limits apply. Raises: ApiError.
         """
         registry = self.registry
         try:
@@ -477,7 +475,7 @@ class ApiServer:
     def _read(self, identity: Identity, request: Request) -> Response:
         registry = self.registry
         if request.at and (identity.node or request.resource in COMPUTED):
-            # What a node may read follows from what is bound to it now; figures are computed when they are read.
+            # The rights of a node follow from the pods bound to it now; computed kinds have only present values.
             raise (
                 Forbidden(NODE_TEXT)
                 if identity.node
@@ -511,7 +509,7 @@ class ApiServer:
         raise BadRequest(f"{request.verb!r} is not a verb of this server")
 
     async def _read_later(self, identity: Identity, request: Request, rv: int) -> Response:
-        """Read once a version is there. Raises: ApiError."""
+        """Wait until a version is visible, then read. Raises: ApiError."""
         try:
             await self.hub.wait_until_visible(rv)
             return self._read(identity, request)
@@ -519,9 +517,9 @@ class ApiServer:
             raise ApiError(str(still)) from None
 
     async def _delete_collection(self, identity: Identity, request: Request, span: Span) -> Response:
-        """Delete what is selected now, each object by itself; the answer lists what was meant, as it was.
+        """Delete the objects that are selected now, one by one; the answer lists them as they were before.
 
-        So many at once that other writers do not wait for the whole collection. Raises: ApiError.
+        The number of concurrent deletions is limited, so that other writers need not wait for all. Raises: ApiError.
         """
         registry = self.registry
         await self._journal.confirm()
@@ -543,7 +541,7 @@ class ApiServer:
         return Response(code=200, rv=self.store.rv, body=with_items(head, items))
 
     def _finish(self, identity: Identity, request: Request, span: Span, began: float, response: Response) -> None:
-        """Count, log and close one call; before its answer leaves."""
+        """Count and log one call and end its span, before its answer is sent."""
         self.requests.on_ended(request, response.code, self._clock.now() - began, span.trace_id)
         if request.subresource and request.resource == PODS:
             self.pod_writes.count(identity, request, response)
@@ -561,7 +559,7 @@ class ApiServer:
     # -- commits
 
     def _on_published(self, changes: Sequence[Change], *, is_own: bool = True) -> None:
-        """Have every part take notice of commits: first those that watches must not be ahead of."""
+        """Pass commits to every part; parts that watches must not be ahead of get them before the watches."""
         if self._lines is not None:
             self._lines.commits(changes, is_replayed=not is_own)
         if self.fairness is not None:
@@ -582,7 +580,7 @@ class ApiServer:
             self.extensions.on_published(redefined)
 
     def _check_types(self, changes: Sequence[Change]) -> None:
-        """Have what type checking finds written into the status of policies that have changed."""
+        """Write the results of type checking into the status of changed policies."""
         for change in changes:
             if change.record.resource == VALIDATING_POLICIES and change.type != DELETED:
                 admission = self.extensions.admission()
@@ -590,10 +588,10 @@ class ApiServer:
                 if (request := status_write(change.record, admission)) is not None:
                     self._rehearsals.start(self.api_for(ADMIN).call(request))
 
-    # -- figures
+    # -- metrics
 
     def _version_of(self, name: str) -> str:
-        """Return the version in which the kind of that wire name is stored, "" for none."""
+        """Return the storage version of a kind by its wire name; empty for an unknown kind."""
         try:
             return self.catalogue.find(name).version
         except NotFound:
@@ -669,12 +667,12 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
 
 
 def _audit_counts(server: ApiServer) -> tuple[int, int]:
-    """Return how many audit events were written and lost."""
+    """Return the numbers of audit events that were written and lost."""
     return (server.audit.sink.written, server.audit.sink.lost) if server.audit is not None else (0, 0)
 
 
 def _deletion_of(record: Record, collection: Request, traceparent: str) -> Request:
-    """Return the deletion of one object of a collection, of exactly that one."""
+    """Return the deletion of one object of a collection, with its uid as precondition."""
     return msgspec.structs.replace(
         collection,
         verb="delete",
@@ -695,7 +693,7 @@ def _not_ready() -> ApiError:
 
 
 def _answer_to(error: Exception, request: Request) -> Response:
-    """Return what a call is answered that raised: a refusal is its answer; a bug answers 500, and is logged."""
+    """Return the answer to a call that raised: the refusal itself, or 500 for a bug, which is logged."""
     if isinstance(error, ApiError):
         return refusal(error)
     if isinstance(error, MemoryError):
@@ -705,7 +703,7 @@ def _answer_to(error: Exception, request: Request) -> Response:
 
 
 def _check_deleted(response: Response) -> None:
-    """Raise the refusal of one delete of many; an object that is gone or was replaced meanwhile is none."""
+    """Raise the refusal of one deletion of a collection, unless the object is gone or was replaced meanwhile."""
     if response.code not in (404, 409) or response.error().reason == STALE_LEASE_EPOCH:
         response.unwrap()
 

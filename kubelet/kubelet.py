@@ -1,9 +1,9 @@
 """One node's kubelet as a pure machine: pods, timers and answers in; effects out.
 
 It composes the managers of one node and connects them: the pod table (machines of pods), admission, capacity, statuses,
-resizes, claims, device plugins, static pods, staged pods, eviction, teardowns, recovery, and the node's own life. What
-the API server shows, what is due and what was asked for comes in here and goes to the manager it concerns. The shell
-(`agent`) feeds it and performs the effects of `out` in order; nothing here waits.
+resizes, claims, device plugins, static pods, staged pods, eviction, teardowns, recovery, and the node's own life. It
+passes changes of objects, timers and answers to the manager that each concerns. The shell (`agent`) calls it and
+performs the effects of `out` in order; nothing here waits.
 Source: kubelet 3 to 7; kubelet-unbinding 6; kep-1287 6; guarantees N1 to N8.
 """
 
@@ -61,8 +61,8 @@ class Kubelet:
     """The machine of one node.
 
     Invariant: every key is in at most one of `table.pods`, the status manager's `final_statuses` and
-    admission's waiting pods; the ledger holds exactly the keys of pods that are not terminated. A pod of
-    `_adds` was seen in the watch and is not decided yet.
+    admission's waiting pods; the ledger holds exactly the keys of pods that are not terminated. Pods
+    in `_adds` were seen in the watch and await admission.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Kubelet:
         )
 
     def _device_plugins(self, definition: NodeDefinition) -> DevicePlugins | None:
-        """Return what speaks to device plugins; None on a node without any."""
+        """Return the manager of device plugins; None on a node without device plugins."""
         if not (definition.device_socket or definition.device_plugins):
             return None
         return DevicePlugins(
@@ -237,7 +237,7 @@ class Kubelet:
     # --- pods as the API shows them (kubelet 3.1) ---
 
     def pod_changed(self, old: KubeletPod | None, new: KubeletPod | None, traceparent: str, now: float) -> None:
-        """Take one change of the watch; added pods wait for `settle`, so that a batch is admitted by age."""
+        """Handle one change of the watch; added pods wait for `settle`, which admits a batch by age."""
         if is_mirror(new or old or _NO_POD):
             self.static_pods.mirror_changed(old, new, now)
             return
@@ -307,7 +307,7 @@ class Kubelet:
             if pod.metadata.deletion_timestamp is not None:
                 self.statuses.delete(key, pod)
         elif pod.metadata.deletion_timestamp is not None:
-            # Deleted before anything of it ran here: Failed, then gone (kubelet 3.4).
+            # Deleted before a container ran here: Failed, then deleted (kubelet 3.4).
             self.statuses.set_final(key, pod, {"phase": "Failed"}, now)
         else:
             self.out.start_span(key, pod, traceparent)
@@ -350,7 +350,7 @@ class Kubelet:
             self.statuses.set_final(key, new, {"phase": "Failed"}, now)
 
     def _on_removed(self, old: KubeletPod, now: float, grace_s: float = REMOVED_GRACE_S) -> None:
-        """The object is gone, or is not ours any more."""
+        """Handle a pod whose object is gone or belongs to another node."""
         key = worker_key(old)
         uid = old.metadata.uid
         self._adds.pop(uid, None)
@@ -388,7 +388,7 @@ class Kubelet:
             self.plugins.pod_added(made)
         return made
 
-    # --- what pods emit for this node ---
+    # --- effects of pods for this node ---
 
     def _status_changed(self, pod: Pod, effect: StatusChanged, now: float) -> None:
         if pod.key not in self.table.gone:
@@ -404,7 +404,7 @@ class Kubelet:
         self.start_times.on_ended(pod.key, now)
 
     def _on_ended(self, pod: Pod, effect: PodEnded, now: float) -> None:
-        """Nothing of the pod runs any more: its capacity is free for those who wait."""
+        """Handle the end of a pod's containers: release its capacity for waiting pods and resizes."""
         key = pod.key
         if self.staged_pods.finish(key):
             self._handed_over(pod, now)
@@ -423,7 +423,7 @@ class Kubelet:
         self.node.pod_ended(now)
 
     def _handed_over(self, machine: Pod, now: float) -> None:
-        """No container of the pod runs any more: stages move it, and it keeps its capacity."""
+        """Hand over to stages a pod whose containers have ended; it keeps its capacity."""
         key = machine.key
         self._release_volumes(machine, now)
         self.table.forget(key)
@@ -435,7 +435,7 @@ class Kubelet:
         self.staged_pods.take_over(key, pod if pod is not None and worker_key(pod) == key else None, now)
 
     def _release_volumes(self, pod: Pod, now: float) -> None:
-        """No container of the pod runs any more: its volumes are free, and no resize of it is under way."""
+        """Release the volumes of a pod whose containers have ended, and forget its resize."""
         self.table.on_ended(pod)
         self.runtime.volumes.release(pod.key)
         if self.volumes is not None:
@@ -443,7 +443,7 @@ class Kubelet:
         self.resizes.forget(pod.key, now)
 
     def _offer_capacity(self, trigger: str, now: float) -> None:
-        """Capacity came free: decide again about pods and resizes that wait for some."""
+        """Decide again about the pods and resizes that wait for capacity."""
         self.admission.capacity_came(now)
         self.resizes.retry(trigger, now)
 
@@ -457,7 +457,7 @@ class Kubelet:
         return wrong
 
     def _add_static(self, pod: KubeletPod, now: float) -> None:
-        """Admit the pod and run it; after a boot also what had ended before."""
+        """Admit the pod and run it; after a boot also if it had ended before."""
         if self.is_booted:
             self.recovery.forget_finished(worker_key(pod))
         self._on_added(pod, "", now)
@@ -532,7 +532,7 @@ class Kubelet:
             self.table.erase_of(pod)
 
     def pod_read(self, key: WorkerKey, pod: KubeletPod | None, now: float) -> None:
-        """Take a live read of a pod; None: it does not exist or the node may not read it."""
+        """Handle a live read of a pod; None: it does not exist or the node may not read it."""
         still_mine = pod is not None and worker_key(pod) == key and pod.spec.node_name == self.name
         if self.admission.pod_read(key, still_mine, now):
             return
@@ -547,7 +547,7 @@ class Kubelet:
 
 
 def _matters(known: KubeletPod, new: KubeletPod) -> bool:
-    """Whether a change is more than the echo of our own status."""
+    """Whether a change of a pod is more than this kubelet's own status update."""
     if known.metadata.generation != new.metadata.generation:
         return True
     before, after = known.metadata.annotations, new.metadata.annotations

@@ -1,7 +1,7 @@
-"""The pods of one node that ran before its kubelet began: what an earlier one recorded, taken over or forgotten. Pure.
+"""Recovery of the pods that ran before this kubelet began: their records are taken over or forgotten. Pure.
 
-A record without an object is forgotten once all objects are known. A pod with one is taken over as it is: its
-allocation counts without being asked for, and where restarts admit anew it may be rejected after all. A pod that was
+A record without an API object is forgotten once all objects are known. A pod with a record is taken over as it is: its
+allocation counts without new admission. Where a restart admits pods again, it may then be rejected. A pod that was
 imported while it ran has its status instead of a record. Source: kubelet 3.2, 6; kep-5194 4; kep-1287 8; guarantees N4.
 """
 
@@ -27,31 +27,33 @@ from services.api.kinds.pod import BEGAN
 from services.api.meta import Key
 
 SPELLING_S = 0.01
-"""By so much clocks of two processes may differ in what they spell of one moment."""
+"""Maximal difference between two processes' clocks for the same moment, in seconds."""
 
 
 class ClaimRecovery(Protocol):
-    """What the claim manager does for pods of an earlier kubelet."""
+    """The part of the claim manager that recovery uses."""
 
     def recover(self, key: WorkerKey, claims: Sequence[HeldClaim], now: float, *, is_prepared: bool) -> None:
-        """Know again what an earlier kubelet held for the pod."""
+        """Take over the claims that an earlier kubelet held for the pod."""
         ...
 
     def recheck(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
-        """Ask again whether the pod may use its claims; the answer comes to `PodRecovery.on_rechecked`."""
+        """Check again whether the pod may use its claims; the answer goes to `PodRecovery.on_rechecked`."""
         ...
 
     def unprepare(self, key: WorkerKey, now: float) -> None:
-        """Unprepare what only this pod used."""
+        """Unprepare the claims that only this pod used."""
         ...
 
 
 class PodRecovery:
-    """Remembers the records of pods that were not seen yet, and of those whose claims are being read again.
+    """Takes over pods from the records of an earlier kubelet.
 
-    `new_pod`: makes a machine, with its key, its allocation and now. `readmission`: why device plugins keep a pod from
-    going on, None when they do not. `recover_volumes`: knows again what a pod mounts. `request_resize`: takes what the
-    pod's spec asks for.
+    It holds the records of pods that were not seen yet, and of pods whose claims are being checked again.
+
+    `new_pod`: makes a machine from pod, key, allocation and time. `readmission`: returns the rejection of a pod by
+    device plugins, or None. `recover_volumes`: takes over the pod's mounts. `request_resize`: requests the resize that
+    the pod's spec asks for.
     """
 
     def __init__(
@@ -72,19 +74,19 @@ class PodRecovery:
         request_resize: Callable[[Pod, KubeletPod], object],
     ) -> None:
         self.records: dict[WorkerKey, PodRecord] = {}
-        """What an earlier kubelet ran, of pods that were not seen yet."""
+        """Records of pods that were not seen yet."""
         self._pods, self._table, self._capacity, self._claims = pods, table, capacity, claims
         self._out, self._times = out, times
         self._switches, self._features, self._rules = switches, features, rules
         self._new_pod, self._readmission = new_pod, readmission
         self._recover_volumes, self._request_resize = recover_volumes, request_resize
         self._rechecks: dict[WorkerKey, tuple[PodRecord, str]] = {}
-        """What an earlier kubelet ran, of pods whose claims are being read again."""
+        """(record, traceparent) of pods whose claims are being checked again."""
 
     # --- records ---
 
     def forget_orphans(self, now: float) -> None:
-        """All objects are known: forget, and unprepare, what was recorded of pods that do not exist any more."""
+        """Once all objects are known: forget the records of pods without object, and unprepare their claims."""
         for key, record in list(self.records.items()):
             if key in self._table.pods:
                 continue
@@ -95,27 +97,27 @@ class PodRecovery:
             self.forget_record(record, key, now)
 
     def forget_finished(self, key: WorkerKey) -> None:
-        """Forget a pod that had ended before the boot, so that it runs again."""
+        """Forget the record of a pod that had ended before the boot, so that it runs again."""
         record = self.records.get(key)
         if record is not None and record.is_finished:
             del self.records[key]
             self._table.erase(key)
 
     def forget_record(self, record: PodRecord, key: WorkerKey, now: float) -> None:
-        """Erase what is left of a pod that does not exist any more, once its claims are unprepared."""
+        """Erase the record of a pod that does not exist any more, after unpreparing its claims."""
         if not record.claims:
             self._table.erase(key)
             return
-        # Perhaps they are prepared, perhaps not: the same pod may be back, for another binding, before that is settled.
+        # They may be prepared or not, and the same pod may be back, for another binding, before that is settled.
         self._claims.recover(key, record.claims, now, is_prepared=False)
         self._claims.unprepare(key, now)
 
     # --- pods go on ---
 
     def recall(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, now: float) -> PodRecord | None:
-        """Return what a pod that was recorded goes on with, None to start anew.
+        """Return the record with which a pod goes on; None if the pod starts anew.
 
-        One with an allocation of which nothing runs goes on when the API server saw it run: then it is the runtime that
+        A pod with an allocation but no container goes on if its status in the API shows that it ran: then the runtime
         has forgotten it (FM-K5).
         """
         if record.containers or record.is_finished:
@@ -124,17 +126,17 @@ class PodRecovery:
         if not is_over and any(has_run(each) for each in pod.status.container_statuses):
             return record
         if record.claims:
-            self._claims.recover(key, record.claims, now, is_prepared=False)  # perhaps they are, already
+            self._claims.recover(key, record.claims, now, is_prepared=False)  # they may be prepared already
         elif is_over:
             self._table.erase(key)
         return None
 
     def import_running(self, pod: KubeletPod, key: WorkerKey, traceparent: str, now: float) -> bool:
-        """Take over a pod that was imported while it ran, as it was reported; return whether it is one."""
+        """Take over a pod that was imported while it ran, from its reported status; return whether it is such a pod."""
         if BEGAN not in pod.metadata.annotations or pod.metadata.deletion_timestamp is not None:
             return False
         running = taken_over(pod)
-        # Texts have whole seconds: a little later, so that the next kubelet's clock spells the same second.
+        # Timestamps have whole seconds: a small offset makes the next kubelet's clock give the same second.
         base_s = self._times.offset_s - SPELLING_S
         record = reported_record(running, (), base_s) if running is not None else None
         if running is None or record is None:
@@ -146,7 +148,7 @@ class PodRecovery:
         return True
 
     def go_on(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
-        """Take over a pod with its record, once it may still use its claims where that is asked again."""
+        """Take over a pod with its record; if its claims must be checked again, wait for that first."""
         if self._asks_again(record):
             self._rechecks[key] = record, traceparent
             self._claims.recheck(key, pod, now)
@@ -154,12 +156,12 @@ class PodRecovery:
             self._adopt(pod, key, record, traceparent, now)
 
     def _asks_again(self, record: PodRecord) -> bool:
-        """Whether a pod that ran before this kubelet began is asked again if it may use its claims (kep-5194 4)."""
+        """Whether the claims of a pod that ran before this kubelet began must be checked again (kep-5194 4)."""
         runs = any(each.exit_code < 0 for each in record.containers)
         return self._switches.recheck_on_restart == "always" and bool(record.claims) and runs
 
     def on_rechecked(self, key: WorkerKey, problem: str, now: float) -> None:
-        """Go on with a pod that may still use its claims; without that its containers end, and wait for the claims."""
+        """Take over a pod after the check of its claims; on a problem its containers end, and wait for the claims."""
         record, traceparent = self._rechecks.pop(key)
         pod = self._pods.get(key.uid)
         if pod is None or worker_key(pod) != key:
@@ -167,22 +169,22 @@ class PodRecovery:
             return
         self._adopt(pod, key, without_sandbox(record, now) if problem else record, traceparent, now)
         if problem:
-            # The next kubelet must not find running what this one ended.
+            # The next kubelet must not take the ended containers for running ones.
             self._keep(key, now)
 
     def _keep(self, key: WorkerKey, now: float) -> None:
-        """Have what was taken over outlive this kubelet."""
+        """Save the record of a pod that was taken over, so that it outlives this kubelet."""
         if (made := self._table.pods.get(key)) is not None:
             made.save()
             self._table.perform(made, made.advance(now), now)
 
     def _adopt(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
-        """Take over what a previous kubelet started; its allocation is not asked for again."""
-        # What was allocated counts, whatever the spec says by now (kep-1287 8).
+        """Take over a pod that a previous kubelet started, with its recorded allocation."""
+        # The recorded allocation counts, not the present spec (kep-1287 8).
         wanted = self._rules.resources_of(pod)
         given = align_resources(record.allocated, wanted)
         allocated = pod if is_same(wanted, given) else overlaid(pod, given)
-        # What had ended left its capacity, which another pod may have by now.
+        # A pod that had ended has released its capacity, which another pod may have by now.
         short = [] if record.is_finished else self._capacity.count_again(allocated, key, record.allocation)
         self._out.start_span(key, pod, traceparent)
         machine = self._new_pod(pod, key, record.allocation, now)
@@ -199,7 +201,7 @@ class PodRecovery:
         self._request_resize(machine, pod)
 
     def _reject_again(self, adopted: Pod, pod: KubeletPod, short: list[str], now: float) -> bool:
-        """Reject a pod that would not be admitted again now; return whether it is rejected."""
+        """Reject a pod that would not be admitted now; return whether it was rejected."""
         if (refused := self._readmission(adopted)) is not None:
             self._table.reject(adopted, refused.reason, refused.message, now)
         elif short:

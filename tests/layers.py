@@ -43,7 +43,7 @@ LAYERS = (
         2, "loadfile", 240,
     ),
     Layer("scenarios", ("tests/scenarios",), 2, "load", 240),
-    Layer("process", ("tests/process", "tests/durability", "tests/interop"), 5, "loadfile", 480),
+    Layer("process", ("tests/process", "tests/durability", "tests/interop"), 7, "loadfile", 480),
     Layer("browser", ("tests/browser",), 2, "loadfile", 150),
 )  # fmt: skip
 

@@ -1,6 +1,6 @@
-"""Places of the kernel that extensions fill: what each is made of and when. An empty place is an extension left out.
+"""Extension points of the kernel: how and when each extension is made. Any extension can be left out.
 
-`Extensions` are the places, `LiveExtensions` what fills those of one running server.
+`Extensions` are the extension points of a server, `LiveExtensions` the extensions of a running one.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class StoredPolicy(PolicySource, Protocol):
     """The RBAC policy of the stored Roles and bindings."""
 
     def note(self, changes: Iterable[Change]) -> None:
-        """Take in committed changes."""
+        """Update the policy from committed changes."""
         ...
 
 
 class TokenSecrets(Protocol):
-    """Keeps service account token secrets."""
+    """The controller of service account token secrets."""
 
     def note_secret(self, namespace: str, name: str) -> None:
         """Queue a secret for a check."""
@@ -98,7 +98,7 @@ class KwokKinds(Protocol):
         ...
 
     def usages(self, store: Store) -> UsageDocuments:
-        """Return the resource usage that files and stored objects state."""
+        """Return the resource usage in files and stored objects."""
         ...
 
 
@@ -154,15 +154,16 @@ class LiveExtensions:
         ended: Callable[[str], None],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        """`find`: a stored object by resource, namespace and name. `api`: the server as itself. `ended` is called with
-        the wire name of a kind that is not served as before. `spawn` runs a task of the server's."""
+        """`find`: returns a stored object by resource, namespace and name. `api`: returns the server's API as itself.
+        `ended` is called with the wire name of a kind that is no longer served as before. `spawn` runs a task for as
+        long as the server runs."""
         self._extensions, self._store, self._catalogue = extensions, store, catalogue
         self._api, self._ended, self._spawn = api, ended, spawn
         self._definitions: Definitions | None = None
         self._is_controlling = False
         self._admission: Admission | None = None
         self.stored_policy = extensions.stored_policy(store) if extensions.stored_policy is not None else None
-        """RBAC objects; None where they grant nothing."""
+        """The policy of the stored RBAC objects; None if they grant nothing."""
         self._token_secrets: TokenSecrets | None = None
         if extensions.token_secrets is not None and access.accounts.tokens is not None:
             self._token_secrets = extensions.token_secrets(
@@ -176,37 +177,37 @@ class LiveExtensions:
         return self._definitions
 
     def admission(self) -> Admission | None:
-        """Return webhooks and policies; None where the extension is left out."""
+        """Return webhooks and policies; None if the extension is left out."""
         if self._admission is None and (make := self._extensions.admission) is not None:
             self._admission = make(self._store, self._catalogue)
         return self._admission
 
     def recover(self) -> None:
-        """Serve what the definitions of a recovered store define. Raises: one of `UNREADABLE`."""
+        """Serve the kinds of a recovered store's definitions. Raises: one of `UNREADABLE`."""
         records = self._store.select(DEFINITIONS, Selection()).records
         if records and (definitions := self.definitions()) is not None:
             definitions.recover(records)
 
     def run_token_secrets(self) -> None:
-        """Keep secrets with tokens of accounts, where there are any."""
+        """Run the controller of service account token secrets, unless it is left out."""
         if self._token_secrets is not None:
             self._spawn(self._token_secrets.run())
 
     def look_at_definitions(self) -> None:
-        """Let the controller of definitions look at those that are stored; it runs from the first definition on."""
+        """Queue the stored definitions for their controller, which runs from the first definition on."""
         for record in self._store.select(DEFINITIONS, Selection()).records:
             if (definitions := self.definitions()) is not None:
                 definitions.look_at(record, is_gone=False)
                 self._control(definitions)
 
     def _control(self, definitions: Definitions) -> None:
-        """Run the controller of definitions from the first one on."""
+        """Run the controller of definitions, unless it runs already."""
         if not self._is_controlling:
             self._is_controlling = True
             self._spawn(definitions.run())
 
     def note(self, changes: Sequence[Change]) -> list[Change]:
-        """Take notice of commits, before watches show them; return the changes of definitions of custom resources."""
+        """Pass commits to the extensions before watches show them; return the changes of CustomResourceDefinitions."""
         if self.stored_policy is not None:
             self.stored_policy.note(changes)
         if self._token_secrets is not None:
@@ -237,7 +238,7 @@ class LiveExtensions:
                 yield msgspec.json.decode(record.body)
 
     def change_authority(self, authority: str) -> None:
-        """Put another bundle of certificates into secrets with tokens."""
+        """Replace the certificate bundle in service account token secrets."""
         if self._token_secrets is not None:
             self._token_secrets.change_authority(authority)
 

@@ -1,4 +1,4 @@
-"""Audit trails of calls over gRPC, which are recorded under the path that REST has for them."""
+"""Audit trails of gRPC calls. A call is recorded under its REST path."""
 
 from apiserver_fake.extensions.audit.auditor import Auditor, Trail
 from apiserver_fake.extensions.audit.event import Source
@@ -18,7 +18,7 @@ def begin_trail(
     ips: tuple[str, ...],
     user_agent: str,
 ) -> Trail | None:
-    """Return the trail of a call, begun and with what is decided about it; None where the policy records none.
+    """Begin the audit trail of a call and record the authorization decision; None if the policy records no such call.
 
     `ips`: addresses of the caller, the nearest last.
     """
@@ -33,7 +33,7 @@ def begin_trail(
 
 
 def uri_of(request: Request, catalogue: Catalogue) -> str:
-    """Return the REST path that corresponds to a call over gRPC."""
+    """Return the REST path that corresponds to a gRPC call."""
     resource = catalogue.resources.get(request.resource)
     version = resource.version if resource is not None else "v1"
     plural, _, group = request.resource.partition(".")

@@ -1,8 +1,8 @@
-"""Any kind's way in: who may, which kind, which verb; and the write that will run inside the commit.
+"""The entry point of requests for every kind: authorization, choice of kind and verb, and plans of writes.
 
-Writes come in two halves. `prepare` runs when the request arrives: authorization and decoding, everything
-that needs no state. What it returns is a `Write` or `SubresourceWrite`, which runs inside the commit against the newest
-state and stages the change. Reads are in `reads`.
+Writes come in two halves. When the request arrives, `authorize` checks it and `prepare` decodes it: everything that
+needs no state. `prepare` returns a plan, made of a `Write` or `SubresourceWrite`. It runs inside the commit against the
+newest state, and stages the change. Reads are in `reads`.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ LEASES = "leases.coordination.k8s.io"
 _ASKED_WHOLE = (CLAIMS, "persistentvolumes", ATTACHMENTS)
 
 FORBIDDEN_MAX = 1_000
-"""Most different forbidden requests of components that are counted."""
+"""Maximum number of different forbidden requests of components that are counted."""
 
 Plan = Callable[[Staged], Response]
 
@@ -72,8 +72,8 @@ class Registry:
     ) -> None:
         """Set up the write and read paths. `stored_policy` None: RBAC objects are stored and grant nothing.
 
-        `is_converting`: whether conversion webhooks can be called. `admission`: returns webhooks and policies; made
-        when the first of them is stored.
+        `is_converting`: whether conversion webhooks can be called. `admission`: returns webhooks and policies, or None;
+        first called when one of them is stored.
         """
         self._store, self._catalogue, self._switches, self._random = store, catalogue, switches, random
         self._stored_policy = stored_policy
@@ -94,7 +94,7 @@ class Registry:
         if any(store.counts().get(kind) for kind in EXEMPT):
             self.refresh_admission()
         self.forbidden: dict[tuple[str, str, str], int] = {}
-        """What components of the mesh asked for and their roles do not allow, by user, verb and resource."""
+        """Numbers of requests that the roles of mesh components do not allow, by user, verb and resource."""
         self.reads = Reads(store, catalogue, clock=clock, cursors=cursors)
 
     def policy_for(self, identity: Identity) -> Policy | None:
@@ -104,7 +104,7 @@ class Registry:
     def authorize(self, identity: Identity, request: Request, *, is_asked: bool = False) -> str:
         """Check that the identity may make the request, by names, identity and stored objects only.
 
-        Returns the RBAC binding that allows the request, or "". `is_asked`: the request is only asked about; a refusal
+        Returns the RBAC binding that allows the request, or "". `is_asked`: the decision is only queried; a refusal
         is not counted. Raises: Forbidden.
         """
         try:
@@ -119,7 +119,7 @@ class Registry:
             raise
 
     def _count_forbidden(self, identity: Identity, request: Request) -> None:
-        # Of clients there may be any number, and what nodes may do changes with each pod.
+        # The number of clients is unlimited, and the rights of nodes change with each pod.
         if identity.is_external or identity.node or identity.user.startswith(NODE_HOST_PREFIX):
             return
         asked = identity.user, request.verb, "/".join(filter(None, (request.resource, request.subresource)))
@@ -127,9 +127,7 @@ class Registry:
             self.forbidden[asked] = self.forbidden.get(asked, 0) + 1
 
     def decision(self, identity: Identity, request: Request) -> tuple[bool, str]:
-        """Return whether the identity may make the request, and the rule or binding that allows it, for the audit
-        log.
-        """
+        """Return whether the identity may make the request, and the allowing rule or binding, for the audit log."""
         try:
             reason = self.authorize(identity, request, is_asked=True)
         except ApiError as refused:
@@ -149,7 +147,7 @@ class Registry:
         self.authorize(identity, as_request)
 
     def _listing(self, identity: Identity) -> Callable[[str, str], Iterable[Document]]:
-        """Return how authorization lists objects; to a node only its own pods matter, and those are indexed."""
+        """Return the function that lists objects for authorization; for a node, it lists only the node's own pods."""
         own = (Term("spec.nodeName", "in", (identity.node,)),) if identity.node else ()
 
         def documents(resource: str, namespace: str) -> Iterable[Document]:
@@ -160,8 +158,10 @@ class Registry:
         return documents
 
     def _lookup(self, resource: str, namespace: str, name: str) -> Document | None:
-        """Return what authorization may ask of an object: who it is, its labels, a pod's node, and all of what nodes
-        may read because of what it says."""
+        """Return the part of an object that authorization reads: name, namespace, labels and a pod's node.
+
+        Kinds whose content decides what nodes may read are returned whole.
+        """
         record = self._store.get(resource, namespace, name)
         if record is None:
             return None
@@ -201,7 +201,7 @@ class Registry:
         return write.connect(self._store.stage(), options, complete)
 
     def prepare(self, identity: Identity, request: Request, traceparent: str, session: Session | None = None) -> Plan:
-        """Return the write as a plan that runs inside the commit, fenced when its writer leads (C11).
+        """Return the write as a plan that runs inside the commit, fenced if the request has a lease epoch (C11).
 
         `session`: the webhooks' answers for this write; without a session no webhook is called. Raises: ApiError.
         """
@@ -260,8 +260,8 @@ def _configuration(body: bytes, repeated: list[str] | None) -> Document:
 def as_unbind(request: Request, switches: Switches) -> Request:
     """Return an unbind in either spelling as `create` on `unbind`; return every other request unchanged.
 
-    With `unbind.api=binding_delete` an unbind is a DELETE of the binding. The one normal form means that
-    authorization, audit and checks know no second name. Raises: NotFound for a spelling that is not the chosen one.
+    With `unbind.api=binding_delete` an unbind is a DELETE of the binding. After this step, authorization, audit and
+    checks see only one name. Raises: NotFound for a spelling that is not the configured one.
     """
     spelled = (request.verb, request.subresource)
     if request.resource != "pods" or spelled not in (("create", "unbind"), ("delete", "binding")):
@@ -272,15 +272,15 @@ def as_unbind(request: Request, switches: Switches) -> Request:
 
 
 def fence(plan: Plan, text: str) -> Plan:
-    """Return the write with a fence: it is refused if the Lease under which it was made has changed holders
-    since.
+    """Return the write with a fence: it is refused if the Lease under which it was made has changed holders since.
 
-    Leader election is a hint: a leader that was frozen, or whose packets were, does not know that it was replaced.
-    So each of its writes names the Lease and the `leaseTransitions` at which it acquired it
+    Leader election is only a hint: a leader that was frozen, or whose packets were delayed, does not know that it was
+    replaced. So each of its writes names the Lease and the `leaseTransitions` at which it acquired the Lease
     (`<namespace>/<name>/<transitions>`). A write made under an older value is refused inside the commit, where the
-    stored Lease is the newest; its content is not examined. A Lease that is not stored fences no writer. Source:
-    guarantees C11 and 15.5 (client-go does not fence). Raises: BadRequest for a text of another form; from the
-    plan, Conflict with reason StaleLeaseEpoch.
+    stored Lease is the newest; its content is not examined. A Lease that is not stored fences no writer.
+
+    `text`: the header `x-lease-epoch`. Source: guarantees C11 and 15.5 (client-go does not fence). Raises: BadRequest
+    for a malformed text; from the plan, Conflict with reason StaleLeaseEpoch.
     """
     try:
         epoch = LeaseEpoch.parse(text)

@@ -1,7 +1,7 @@
-"""One write of a subresource as it runs inside the commit: how its body is read, what it does, what is staged.
+"""One write of a subresource as it runs inside the commit: it reads the body, calls the subresource, stages the result.
 
-What a subresource does is its own (`registry/subresources/`); how what is written to it is read, patched and applied is
-a `Form`, by its name. Source: guarantees 8.2 for the order of work, kubectl-requests 5 and 7 for the answers.
+Each subresource has its own function (`registry/subresources/`). A `Form`, by the subresource's name, says how its body
+is read, patched and applied. Source: guarantees 8.2 for the order of work, kubectl-requests 5 and 7 for the answers.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from services.api.meta import Document, Resource, metadata_of
 from services.api.wire import Request, Response
 
 _COMPLETED: Final = ("status", "finalize", "resize", "ephemeralcontainers")
-"""Subresources whose bodies are read once more after webhooks and policies have changed them."""
+"""Subresources whose bodies are read again after webhooks and policies have changed them."""
 
 
 def _of_type(sub: Subresource, body: Document) -> Document:
-    """Return a subresource's body as its type reads it. Raises: BadRequest where it is not of that type."""
+    """Return a subresource's body, decoded as its type. Raises: BadRequest if it is not of that type."""
     version, kind = sub.body
     return conform(shape_of(version, kind), version, kind, body) if kind else body
 
@@ -82,7 +82,7 @@ def _applied_scale(
         group, _, name = str(config.get("apiVersion") or "").rpartition("/")
         raise BadRequest(f"invalid object type: {group}/{name}, Kind={config.get('kind')}")
     config = _of_type(sub, config)
-    # The manager of a Scale's replicas is one of the replicas of the object that is scaled.
+    # The field manager of a Scale's replicas manages the replicas of the scaled object.
     spec = {name: value for name, value in (config.get("spec") or {}).items() if name == "replicas"}
     resource = bodies.resource
     mapped = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}, "spec": spec}
@@ -100,12 +100,12 @@ def _answer_scale(sub: Subresource, body: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Form:
-    """How what is written to a subresource is read, and what its writer is answered.
+    """How the body of a write of a subresource is read, and how the write is answered.
 
-    `sent(bodies, body, old)`: what an update sends. `patched(bodies, sub, form, patch)`: what a patch makes of what the
-    subresource reads. `applied(bodies, sub, old, config, managers, wall_s)`: what applying a configuration makes of
-    it, and of the object's managers. All raise ApiError, Unanswered. `answer(sub, body)`: from the object's bytes to
-    those that are answered. `missing`: the subresource that is named when there is no such object.
+    `sent(bodies, body, old)`: returns the body of an update as stored. `patched(bodies, sub, form, patch)`: returns the
+    subresource's document after a patch. `applied(bodies, sub, old, config, managers, wall_s)`: returns the document
+    after applying a configuration, and the object's field managers. All raise ApiError, Unanswered. `answer(sub,
+    body)`: returns the answer's bytes for the object's bytes. `missing`: the subresource that NotFound names.
     """
 
     sent: Callable[[Bodies, Document, Document], Document] = _sent_as_is
@@ -122,7 +122,7 @@ FORMS: Final[Mapping[str, Form]] = {
     STATUS: Form(sent=_sent_status, patched=_patched_status),
     SCALE: Form(applied=_applied_scale, answer=_answer_scale, missing=SCALE),
 }
-"""The forms of subresources by name; all others have the plain one."""
+"""The forms of subresources by name; all other subresources have the plain form."""
 
 
 class SubresourceWrite:
@@ -177,8 +177,10 @@ class SubresourceWrite:
     def _change(
         self, form: Form, sub: Subresource, old: Document, body: Any
     ) -> tuple[Document, list[Document] | None] | None:
-        """Return what an update, patch or apply makes of what the subresource reads, and the object's managers where it
-        is applied; None for a patch that changes nothing."""
+        """Return the subresource's document after an update, patch or apply, and the field managers after an apply.
+
+        None for a patch that changes nothing.
+        """
         request = self._request
         if request.patch_type == APPLY:
             return form.applied(self.bodies, sub, old, body, self._managers, self._contexts.wall_s())
@@ -191,20 +193,20 @@ class SubresourceWrite:
     def _checked_body(
         self, sub: Subresource, stored: Record, old: Document, body: Document, ctx: WriteContext
     ) -> Document:
-        """Return the changed form once it names the object that is stored, as its type reads it. Raises: ApiError."""
+        """Check that the changed document names the stored object; return it decoded as its type. Raises: ApiError."""
         meta = body.get("metadata")
         if isinstance(meta, dict):
             uid, version = str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")
             check_preconditions(self._resource, stored, uid, version)
             self.bodies.check_name(meta.get("name", self._request.name))
-        if not sub.body[1]:  # it is written in the form of the object
+        if not sub.body[1]:  # its body has the form of the object
             body = self.bodies.typed_form(body, old)
         if self._is_outside:
             ctx.warnings.extend(self.bodies.faults())
         return body
 
     def _apply(self, sub: Subresource, old: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
-        """Return what the subresource does, once it is admitted. Raises: ApiError."""
+        """Admit the write and return the result of the subresource. Raises: ApiError."""
         request = self._request
         admitting = self._guard.admitting(ctx)
         if admitting is not None:
@@ -220,9 +222,9 @@ class SubresourceWrite:
     def _mutated_form(
         self, admitting: Admitting, sub: Subresource, body: Document, old: Document, ctx: WriteContext
     ) -> Document:
-        """Return what is written to a subresource as policies and webhooks change it.
+        """Return the body of a subresource's write after mutating policies and webhooks.
 
-        What is created there (a binding, an eviction) is examined at once: the object it leads to is another.
+        A created object (a Binding, an Eviction) is also validated here, because it is not the object that is stored.
         """
         request = self._request
         is_creation = request.verb == "create"
@@ -251,7 +253,7 @@ class SubresourceWrite:
         result: SubresourceResult,
         ctx: WriteContext,
     ) -> tuple[bytes, int]:
-        """Stage what remains of the object, and other objects; return the object's bytes and version."""
+        """Stage the changed or deleted object, and other objects; return the object's bytes and resourceVersion."""
         is_gone = False
         charged = charges(self._resource, old, remains, ctx) if sub.is_charged and remains is not None else []
         if result.delete is not None:
@@ -264,7 +266,7 @@ class SubresourceWrite:
     def _after_delete(
         self, old: Document, remains: Document | None, options: DeleteOptions, ctx: WriteContext
     ) -> tuple[Document | None, bool]:
-        """Return what a deletion leaves to store, None for nothing new, and whether the object is gone."""
+        """Return the document to store after a deletion, None if unchanged, and whether the object is gone."""
         before = old if remains is None else remains
         rest = self.strategy.before_delete(before, ctx, options)
         if rest is None:
@@ -277,7 +279,7 @@ class SubresourceWrite:
     def _with_managers(
         self, old: Document, remains: Document | None, managed: list[Document] | None, ctx: WriteContext
     ) -> Document | None:
-        """Return what is to be stored with its `managedFields`; None for nothing, not even another manager."""
+        """Return the document to store, with its `managedFields`; None if neither it nor its managers change."""
         new = old if remains is None else remains
         meta = {name: value for name, value in new["metadata"].items() if name != "managedFields"}
         new = {**new, "metadata": meta}

@@ -172,7 +172,7 @@ class Write:
     def _mutated_creation(
         self, admitting: Admitting, new: Document, ctx: WriteContext, *, is_generated: bool
     ) -> Document:
-        """Return a new object as policies and webhooks change it; what the server gives it they do not see."""
+        """Return a new object after policies and webhooks, which do not see the fields that the server sets."""
         given = {name: new["metadata"][name] for name in _GIVEN if name in new["metadata"]}
         name = new["metadata"]["name"]
         if is_generated:
@@ -219,9 +219,7 @@ class Write:
         return new if changed is None or changed == new else complete(changed)
 
     def connect(self, staged: Staged, options: Document, complete: Complete) -> Connection:
-        """Return the options of a connection after policies and webhooks; nothing is staged. Raises: ApiError,
-        Pending.
-        """
+        """Return the options of a connection after policies and webhooks. Stages nothing. Raises: ApiError, Pending."""
         ctx = self.contexts.context(self.identity, self.request, staged, self._session)
         return self._guard.connect(ctx, options, complete)
 
@@ -275,7 +273,7 @@ class Write:
             new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
         if self._is_outside or "managedFields" in old["metadata"]:
             set_managers(self._managers, old, new, sent, managed, ctx.wall_s)
-        # What says nothing new is not stored again.
+        # An unchanged object is not stored again.
         body, rv = (stored.body, stored.rv) if new == old else self._stager.store(staged, stored, new, charged)
         return answer(body, rv, ctx, 200)
 
@@ -294,9 +292,9 @@ class Write:
         return self.update(staged, lambda old: self._managers().apply(old, config, wall_s), is_patch=True)
 
     def _inherit(self, changed: Document, old: Document, stored: Record, *, is_patch: bool) -> Document:
-        """Return the new document with what only the server may set taken from the old one (S19, S22).
+        """Return the new document with the fields that only the server may set taken from the old one (S19, S22).
 
-        What the caller put there instead counts as a precondition: uid and resourceVersion.
+        A uid and a resourceVersion in the caller's document count as preconditions.
         """
         new = self.bodies.own_patched(changed, old) if is_patch else self.bodies.own(_sharing(changed, old), old)
         meta, before = new["metadata"], old["metadata"]
@@ -355,12 +353,12 @@ class Write:
 
 
 def _sharing(new: Document, old: Document) -> Document:
-    """Return the document with the old one's members where both say the same: rules do not look at those again."""
+    """Return the document with the old one's members where both are equal, so that rules skip them by identity."""
     return {name: old[name] if _is_same(value, old.get(name)) else value for name, value in new.items()}
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    # Equality alone would take 1 for true.
+    # Equality alone would treat 1 and true as the same.
     return (
         isinstance(one, dict | list)
         and one == other

@@ -1,4 +1,4 @@
-"""The query of a request, read with types."""
+"""Typed query parameters of a request."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ def is_set(query: Mapping[str, str], name: str) -> bool:
 
 
 class Parameters:
-    """A query read with types. Raises: BadRequest for a repeated known parameter or a malformed value (V14)."""
+    """The typed parameters of a query. Raises: BadRequest for a repeated known parameter or a malformed value (V14)."""
 
     def __init__(self, query: MultiMapping[str]) -> None:
         self._query = query
@@ -41,7 +41,7 @@ class Parameters:
         return name in self._query
 
     def text(self, name: str) -> str:
-        """Return the parameter or ""."""
+        """Return the parameter; empty string if absent."""
         return self._query.get(name, "")
 
     def flag(self, name: str) -> bool:
@@ -60,14 +60,14 @@ class Parameters:
         return int(text)
 
     def version(self) -> str:
-        """Return `resourceVersion`; 0 is ignored together with a continue token."""
+        """Return `resourceVersion`; a 0 beside a continue token is ignored."""
         text = self.text("resourceVersion")
         return "" if text == "0" and "continue" in self else text
 
     def limit(self) -> int:
-        """Return the most items that a page may have; 0 for all.
+        """Return the maximum number of items of a page; 0 for no limit.
 
-        A negative limit counts as none; from the cache (`resourceVersion=0`) lists come whole. Source: upstream
+        A negative limit counts as none, and lists from the cache (`resourceVersion=0`) are not paged. Source: upstream
         `staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go`.
         """
         is_of_the_cache = self.text("resourceVersion") == "0" and "continue" not in self

@@ -1,8 +1,9 @@
-"""The server that kubectl and client-go know: HTTP/1.1 and JSON over the same registry as the mesh's own server.
+"""The REST server for kubectl and client-go: HTTP/1.1 and JSON over the same registry as the mesh's gRPC server.
 
-A request becomes one `Request` (`paths`), goes through the caller's `Api` and comes back as the very bytes that were
-stored; only Tables, metadata-only answers and YAML are made here. Health, version, discovery and OpenAPI are answered
-without touching the store. Here a request is let in, waits for its turn and finds who answers it (`handlers`).
+A request becomes one `Request` (`paths`) and goes through the caller's `Api`. Its answer has the stored bytes; only
+Tables, metadata-only answers and YAML are made here. Health, version, discovery and OpenAPI are answered without
+reading the store. This module authenticates a request, waits for its turn and dispatches it to its handler
+(`handlers`).
 """
 
 import asyncio
@@ -64,7 +65,7 @@ LINGERING_S = 2.0
 """Seconds for which the rest of a refused body is still read and dropped."""
 SHUTDOWN_S = 2.0
 LONG_RUNNING = frozenset(("attach", "exec", "proxy", "log", "portforward"))
-"""Subresources whose requests last as long as the client wants; they are not counted."""
+"""Subresources whose requests last as long as the client wants; priority and fairness does not count them."""
 EXACT = frozenset(("healthz", "livez", "readyz", "metrics", "openapi", "index.html", "statusz", "flagz"))
 """First segments of paths that are not served with a trailing slash."""
 
@@ -94,7 +95,7 @@ class RestSettings:
 
 
 Page = Callable[[web.BaseRequest, Identity, list[str]], Awaitable[web.Response | None]]
-"""From a request, who makes it and the segments of its path to an answer; None for a path that is not its own."""
+"""Handler of a path: `(request, identity, segments of the path)`; returns None for a path that it does not serve."""
 
 
 class RestHandler:
@@ -129,7 +130,7 @@ class RestHandler:
             "readyz": server_pages.health,
             "version": server_pages.version,
         }
-        """Pages for everybody, by the first segment of their paths."""
+        """Pages that anonymous callers may get even without RBAC, by the first segment of their paths."""
         self._pages: dict[str, Page] = {
             "": self._discovery.index,
             "index.html": self._discovery.index,
@@ -142,12 +143,11 @@ class RestHandler:
             "openid": server_pages.issuer,
             "version": server_pages.below_version,
         }
-        """Pages for those who are known, or whom RBAC objects let ask."""
+        """Pages for authenticated callers, or for callers that RBAC allows, by the first segment of their paths."""
         self.active: dict[object, None] = {}
-        """The connections that have sent a request, in the order of their last answers; `_SilenceSweep` forgets those
-        that are gone."""
+        """Connections that have sent a request, ordered by their last answer; `_SilenceSweep` removes closed ones."""
         self.busy: dict[object, None] = {}
-        """Those whose request is being answered."""
+        """Connections whose request is being answered."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer; every refusal is a `Status`, and a bug is a 500 that is logged."""
@@ -170,9 +170,9 @@ class RestHandler:
             self.active[connection] = None
 
     def _failure(self, request: web.BaseRequest, error: Exception) -> web.Response:
-        """Return what is answered because of a bug: this caller must get an answer, and the others be left alone (V2).
+        """Log a bug and return the answer 500, so that it affects no other caller (V2).
 
-        Raises: the error, where the connection is what failed.
+        Raises: the error itself, if the connection failed.
         """
         if isinstance(error, ConnectionError | asyncio.IncompleteReadError):
             raise error
@@ -182,11 +182,11 @@ class RestHandler:
         return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
 
     async def _answer_with_audit(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Return the answer, and record that it is given."""
+        """Return the answer, and record its completion in the audit trail."""
         try:
             answer = await self._answer_or_failure(request)
         except BaseException:
-            # The client has gone; what it was answered until then stands.
+            # The client has gone: the status that was sent until then is recorded.
             if (trail := trail_of(request)) is not None:
                 trail.on_response_complete(200 if trail.is_long_running else 500)
             raise
@@ -197,14 +197,14 @@ class RestHandler:
         return answer
 
     def _finish_json(self, request: web.BaseRequest, answer: web.Response) -> None:
-        """End JSON as Go's encoder does, or indent it; what clients may keep stays as it is."""
+        """End JSON with a line feed as Go's encoder does, or indent it; leave answers with an ETag unchanged."""
         if "ETag" in answer.headers or not isinstance(answer.body, bytes) or answer.body.endswith(b"\n}"):
             return
         body = answer.body
         answer.body = indent_json(body) if is_pretty(request) else body + b"\n"
 
     async def _answer_or_failure(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Return the answer, or the one to a bug: also to one in a refusal."""
+        """Return the answer; 500 for a bug, even in the code of refusals."""
         try:
             return await self._answer_or_refusal(request)
         except Exception as error:
@@ -217,7 +217,7 @@ class RestHandler:
         """Return the answer or the refusal."""
         try:
             if request.method == "CONNECT":
-                # The HTTP library reads no end of such a request: it would answer for ever.
+                # The HTTP library never finds the end of such a request: it would answer for ever.
                 refused = self._refusal(request, method_not_allowed())
                 refused.force_close()
                 return refused
@@ -238,7 +238,7 @@ class RestHandler:
             return self._refusal(request, Timeout(f"no answer came in time, the outcome is unknown: {error}"))
 
     def _refusal(self, request: web.BaseRequest, error: ApiError) -> web.Response:
-        """Return a refusal in the form the client asked for, or in JSON where it takes none of ours."""
+        """Return a refusal in the form that the client asked for, or in JSON if it accepts no served form."""
         if isinstance(error, Overloaded):
             headers = {"Retry-After": str(error.retry_after_s), "X-Content-Type-Options": "nosniff"}
             return web.Response(text=f"{error.message}\n", status=error.code, headers=headers)
@@ -299,7 +299,7 @@ class RestHandler:
 
 
 def _place_of(parts: list[str]) -> tuple[str, str, list[str]] | None:
-    """Return group, version and the segments behind them of the path of a resource; None for another path."""
+    """Return group, version and further segments of a resource's path; None for another path."""
     match parts:
         case ["api", version, _, *_]:
             return "", version, parts[2:]
@@ -311,39 +311,38 @@ def _place_of(parts: list[str]) -> tuple[str, str, list[str]] | None:
 async def _page(
     pages: Mapping[str, Page], request: web.BaseRequest, identity: Identity, parts: list[str]
 ) -> web.Response | None:
-    """Return the page of a path; None where there is none."""
+    """Return the page of a path; None if there is none."""
     page = pages.get(parts[0])
     return await page(request, identity, parts) if page is not None else None
 
 
 def _limit_of(request: web.BaseRequest) -> int:
-    """Return the length of the page that a list asks for; 0 for all of it, or what the list will refuse."""
+    """Return the `limit` of a list; 0 if it is absent or malformed."""
     limit = request.rel_url.query.get("limit", "")
     return int(limit) if limit.isascii() and limit.isdigit() and len(limit) < 10 else 0
 
 
 def _begins_with_state(request: web.BaseRequest) -> bool:
-    """Whether a watch begins with the objects that there are."""
+    """Whether a watch begins with the existing objects."""
     query = request.rel_url.query
     return "sendInitialEvents" in query or query.get("resourceVersion", "") in ("", "0")
 
 
 class _Protocols(web.Server):
-    """Factory of the HTTP library's protocol for each connection; `gone` is called with those that ended."""
+    """Factory of the HTTP library's protocol for each connection; `gone` is called with those that have ended."""
 
     gone: Callable[[asyncio.BaseProtocol], None]
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
-        """Forget a connection."""
+        """Report the end of a connection."""
         super().connection_lost(handler, exc)
         self.gone(handler)
 
 
 class _SilenceSweep:
-    """Closes connections that never send a request: the HTTP library's own time-outs begin with the first
-    request.
+    """Closes connections that never send a request; the HTTP library's own time-outs begin with the first request.
 
-    When too many connections are idle between requests, those idle for longest are closed as well.
+    If too many connections are idle between requests, it also closes those that are idle for longest.
     """
 
     def __init__(self, server: web.Server, handler: RestHandler, clock: Clock, settings: RestSettings) -> None:
@@ -353,10 +352,10 @@ class _SilenceSweep:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look again and again until `stop`; a silent connection lives at most 1.4 times what is allowed."""
+        """Check connections periodically until `stop`; a silent one lasts at most 1.4 times the allowed time."""
         now, active = self._clock.now(), self._handler.active
         connections = self._server.connections
-        # A watch, and whatever else takes long, may be the first request of its connection.
+        # A long request, such as a watch, may be the first request of its connection.
         silent = [c for c in connections if c not in active and c not in self._handler.busy]
         self._silent_since = {c: self._silent_since.get(c, now) for c in silent}
         present = frozenset(connections)
@@ -370,7 +369,7 @@ class _SilenceSweep:
         self._timer = asyncio.get_running_loop().call_later(self._allowed_s / 5, self.start)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -392,9 +391,9 @@ async def serve(
 ) -> tuple[AsyncExitStack, int]:
     """Listen on `host:port` (0: any free port). Return an exit stack that stops the server, and the port.
 
-    With `tls` it speaks HTTPS, else plain HTTP. `kubelet_tls`: the TLS settings of calls of kubelets.
+    With `tls` it serves HTTPS, else plain HTTP. `kubelet_tls`: TLS settings for calls to kubelets.
 
-    Ending stops accepting, gives running requests a moment, and closes connections.
+    The exit stack stops accepting, gives running requests a moment, and closes connections.
 
     Raises: OSError when the address cannot be bound.
     """
@@ -419,7 +418,7 @@ async def serve(
         max_line_size=REQUEST_LINE_BYTES_MAX,
         max_field_size=REQUEST_LINE_BYTES_MAX,
         request_factory=_request,
-        auto_decompress=False,  # a body that is not what its head says is answered, and a bomb is cut (`read_body`)
+        auto_decompress=False,  # `read_body` refuses a body that contradicts its header, and cuts a compression bomb
         logger=ServerLog(logging.getLogger(__name__)),
     )
     runner = web.ServerRunner(protocols, shutdown_timeout=SHUTDOWN_S)

@@ -1,4 +1,4 @@
-"""Watches of one server: their turn to begin, where they begin, and the end of those whose credential is over."""
+"""Watches of one server: their turn to begin, their first version, and their end when the credential has expired."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AUTH_EXPIRED = "AuthExpired"
 
 
 class Watches:
-    """Opens watches at a hub."""
+    """Opens watches at the hub."""
 
     def __init__(
         self,
@@ -33,22 +33,21 @@ class Watches:
         on_open: Callable[[Watcher, WatchRequest], None] | None,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        """`find`: the kind of a wire name; raises NotFound. `authorize` raises Forbidden, `check` Unauthorized for a
-        credential that is over. `confirm` waits until this server knows what others have written; None where nobody
-        else writes. `on_open` is called when it is known where a watch begins. `spawn` runs a task of the server's.
+        """`find`: returns the kind of a wire name; raises NotFound. `authorize` raises Forbidden; `check` raises
+        Unauthorized for an invalid credential. `confirm` waits until this server knows the writes of other servers;
+        None if there are no other servers. `on_open` is called when the first version of a watch is known. `spawn` runs
+        a task for as long as the server runs.
         """
         self._hub, self._starts = hub, starts
         self._find, self._authorize, self._check = find, authorize, check
         self._confirm, self._on_open, self._spawn = confirm, on_open, spawn
         self._expiring: dict[Watcher, Credential] = {}
-        """Open watches of those who have shown what ends some day."""
+        """Open watches whose credential can expire, with that credential."""
         self._is_checking = False
         self._beginning: set[asyncio.Task[None]] = set()
 
     def needs_turn(self, identity: Identity, request: WatchRequest) -> bool:
-        """Whether a watch begins with so many events that it must wait for a turn. Raises: ApiError when it is
-        refused.
-        """
+        """Whether a watch begins with so many events that it must wait for a turn. Raises: ApiError for a refusal."""
         self._authorize(identity, request)
         return self._hub.size(self._find(request.resource), request) > SMALL
 
@@ -61,7 +60,7 @@ class Watches:
         return await self._starts.turn(identity.user) if self.needs_turn(identity, request) else None
 
     def open(self, identity: Identity, request: WatchRequest, notify: Notify) -> Watcher:
-        """Begin a watch; `notify` is called whenever there is something to take. Raises: ApiError."""
+        """Begin a watch; `notify` is called whenever there are events to take. Raises: ApiError."""
         resource = self._find(request.resource)
         self._authorize(identity, request)
         if request.namespace and not resource.namespaced:
@@ -82,7 +81,7 @@ class Watches:
         return watcher
 
     async def _begin_newest(self, watcher: Watcher) -> None:
-        """Let a watch begin at what was newest when it was asked for."""
+        """Begin a watch at the newest version, after this server has caught up with the others."""
         assert self._confirm is not None, "others write"
         try:
             await self._confirm()
@@ -92,7 +91,7 @@ class Watches:
         except ApiError as error:
             self._hub.release(watcher, error)
         if self._on_open is not None:
-            # Only now is it known where it begins; nothing was taken from it yet.
+            # Its first version is known only now; no event was taken from it yet.
             self._on_open(watcher, watcher.request)
 
     async def _end_expired(self) -> None:
@@ -110,6 +109,6 @@ class Watches:
                     watcher.close(AUTH_EXPIRED)
 
     def cancel(self) -> None:
-        """Begin none of the watches any more that wait to begin at what is newest."""
+        """Cancel the start of the watches that wait to begin at the newest version."""
         for task in self._beginning:
             task.cancel()

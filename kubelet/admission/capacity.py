@@ -1,4 +1,4 @@
-"""What the pods of one node hold of it: counted in the ledger, given out by the resource managers, logged. Pure.
+"""The resources that the pods of one node hold: counted in the ledger, allocated by resource managers, logged. Pure.
 
 Amounts are those of `services.api.podresources`: whole numbers by resource name. Source: kubelet 5.1, 6; kep-1287 8.
 """
@@ -17,9 +17,9 @@ from services.api.podresources import Amounts
 
 
 class NodeCapacity:
-    """Counts each pod from its admission until nothing of it runs any more.
+    """Counts each pod's resources from its admission until no container of it runs any more.
 
-    `update_devices`: lets the ledger offer the devices that plugins have free; called whenever those may be others.
+    `update_devices`: updates the free devices of plugins in the ledger; called whenever they may have changed.
     """
 
     def __init__(
@@ -29,39 +29,41 @@ class NodeCapacity:
         self._update_devices = update_devices
 
     def advertise(self, old: Mapping[str, str], new: Mapping[str, str]) -> None:
-        """Offer what others advertise on the Node now, quantities by resource; what plugins offer stays theirs."""
+        """Replace the resources (name: quantity) that other clients advertise on the Node, but not those of plugins."""
         self._ledger.advertise(old, new)
         self._update_devices()
 
     def count(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted) -> None:
-        """Count a pod that was just admitted, with what the managers gave it."""
+        """Count a pod that was just admitted, with its allocation."""
         self._ledger.add(key, pod, admitted.requests, admitted.allocation)
         self._log_admit(pod, key, admitted.requests, adopted=False)
         if admitted.allocation.devices:
             self._out.log("kubelet.devices", pod, key, {"shares": msgspec.to_builtins(admitted.allocation.devices)})
 
     def count_again(self, allocated: KubeletPod, key: WorkerKey, allocation: Allocation) -> list[str]:
-        """Count a pod that was admitted before this kubelet began, and take its allocation out of what the managers may
-        give. Return the resources of which the node has too little for it now."""
+        """Count a pod that an earlier kubelet admitted, and take its allocation from the managers' free resources.
+
+        Returns the names of the resources of which the node has too little for the pod now.
+        """
         requests = self._ledger.needs(allocated)
         self._managers.take(allocation)
         self._update_devices()
         return self._add_running(allocated, key, requests, allocation)
 
     def count_staged(self, pod: KubeletPod, key: WorkerKey, allocation: Allocation) -> None:
-        """Count a pod that stages moved before this kubelet began; the managers have just given it the allocation."""
+        """Count a pod that stages moved before this kubelet began; the managers have just made its allocation."""
         self._add_running(pod, key, self._ledger.needs(pod), allocation)
 
     def _add_running(self, pod: KubeletPod, key: WorkerKey, requests: Amounts, allocation: Allocation) -> list[str]:
         short = self._ledger.shortages(requests)
         self._ledger.add(key, pod, requests, allocation)
         if not short:
-            # A node that shrank holds more than it may until the pod is stopped; that is no admission.
+            # On a node that shrank the pod exceeds the capacity until it is stopped; that is no admission.
             self._log_admit(pod, key, requests, adopted=True)
         return short
 
     def release(self, key: WorkerKey) -> bool:
-        """Count the pod no longer; return whether it was counted."""
+        """Stop counting the pod and free its allocation; return whether it was counted."""
         entry = self._ledger.remove(key)
         if entry is not None and not entry.allocation.is_empty:
             self._managers.release(entry.allocation)

@@ -1,4 +1,4 @@
-"""Pods of one node that end because of the node: preempted, evicted, shut down. Pure.
+"""Ends pods because of their node: preemption, eviction, node shutdown. Pure.
 
 Source: kubelet 5.4, 7, 8; upstream `pkg/kubelet/eviction`, `pkg/kubelet/preemption` (reasons, messages).
 """
@@ -12,9 +12,10 @@ from kubelet.view import KubeletPod, WorkerKey
 
 
 class Evictor:
-    """Ends pods with the cause, the reason and the message that their status shows. Remembers nothing.
+    """Ends pods with the cause, reason and message that their status shows. Has no state.
 
-    `staged_pod`: the pod if stages move it, None otherwise. `end_staged`: ends such a pod, with reason and message.
+    `staged_pod`: returns the pod if stages move it, None otherwise. `end_staged`: ends such a pod, with reason and
+    message.
     """
 
     def __init__(
@@ -30,14 +31,14 @@ class Evictor:
         self._staged_pod, self._end_staged = staged_pod, end_staged
 
     def end_by_key(self, victim: WorkerKey, grace_s: float, now: float, cause: str, reason: str, message: str) -> None:
-        """End a pod within the grace period, or one that stages move: nothing of that has to be stopped first."""
+        """End a pod within the grace period. A pod that stages move ends at once: it has no containers to stop."""
         if (machine := self._table.pods.get(victim)) is not None:
             self._table.end(machine, now, cause, reason, message, grace_s)
             return
         self._end_staged(victim, now, reason, message)
 
     def preempt(self, victim: WorkerKey, resource: str, now: float) -> None:
-        """End a pod so that a critical one fits, which lacks this resource."""
+        """End a pod so that a critical pod, which lacks this resource, fits."""
         machine = self._table.pods.get(victim)
         pod = machine.pod if machine is not None else self._staged_pod(victim)
         if pod is None:
@@ -49,7 +50,7 @@ class Evictor:
         self.end_by_key(victim, grace_s, now, "preempted", "Preempting", message)
 
     def relieve_pressure(self, now: float) -> None:
-        """Look at what the node has left, and evict the pods that have to leave, if any (kubelet 7)."""
+        """Check the node for pressure and evict pods if necessary (kubelet 7)."""
         for victim in self._pressure.look(self._table.pods, now):
             pod = self._table.pods[victim.key]
             self._out.event(pod.pod, "Evicted", victim.message, "Warning")

@@ -4,7 +4,7 @@ from kubelet.view import KubeletPod
 
 
 class PodAddresses:
-    """Gives out the addresses of a /16, one after the other, and begins anew when all were given.
+    """Allocates addresses of a /16 in turn, and begins again after the last one.
 
     `host_ip`: the node's own address. `network`: the first two or three numbers of its pods' addresses.
     """
@@ -14,6 +14,6 @@ class PodAddresses:
         self._last_ip = 0
 
     def new_ip(self, pod: KubeletPod) -> str:
-        """Return an address for a pod of this node; the node's own when the pod shares its network."""
+        """Return an address for a pod of this node; the node's own address if the pod uses the host network."""
         self._last_ip = self._last_ip % 65000 + 1
         return self._host_ip if pod.spec.host_network else f"{self._network}.{self._last_ip % 254 + 1}"

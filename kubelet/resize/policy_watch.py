@@ -1,6 +1,6 @@
-"""The node's word on preemption for resizes, read again and again and acted upon. Pure.
+"""Periodic reads of the Node's policy on preemption for resizes, and its enforcement. Pure.
 
-`policy` says what the Node means; here the Node is read, pods that wait show it, and preemption obeys it.
+`policy` interprets the Node. Here the Node is read, deferred pods show the policy, and preemption obeys it.
 Source: kep-5836 5.3, 9, 10.
 """
 
@@ -17,9 +17,9 @@ TIMER = "policy"
 
 
 class PolicyWatch:
-    """Reads the Node every second, once it was seen, where the design has kubelets show its policy.
+    """Reads the Node every second once it was seen, in designs where kubelets show its policy.
 
-    `evict`: ends a pod so that a critical one fits, with the resource that it lacks and now.
+    `evict`: ends a pod so that a critical pod fits; called with the pod, the resource that is lacking, and the time.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class PolicyWatch:
     ) -> None:
         self._policy, self._table, self._statuses, self._out, self._evict = policy, table, statuses, out, evict
         self._is_looking = False
-        """Whether a timer has the Node read again and again."""
+        """Whether the timer for reads of the Node is set."""
 
     def node_seen(self, node: Node, now: float) -> None:
-        """Take the Node's resize policy, and show it on the pods whose resize is deferred."""
+        """Read the policy from the Node; if it changed, update the statuses of pods whose resize is deferred."""
         if self._policy.form is not None and not self._is_looking:
             self._is_looking = True
             self._out.effects.append(SetTimer(now + LOOK_S, TIMER, NODE_KEY))
@@ -45,10 +45,10 @@ class PolicyWatch:
                 self._statuses.status_changed(key, now)
 
     def due(self, key: WorkerKey, now: float) -> None:
-        """Read the Node, and again in a second."""
+        """Read the Node, and set the timer for the next read in a second."""
         self._out.effects += [ReadNode(key, False), SetTimer(now + LOOK_S, TIMER, key)]
 
     def preempt(self, victim: WorkerKey, resource: str, now: float) -> None:
-        """End a pod so that the resize of a critical one fits, unless the Node's owners forbid that (KEP-5836)."""
+        """End a pod so that the resize of a critical pod fits, unless the Node's owners forbid that (KEP-5836)."""
         if not self._policy.owners:
             self._evict(victim, resource, now)

@@ -1,7 +1,7 @@
-"""The pods of one node that stages move, as the kubelet sees them: taken over from containers, counted, ended. Pure.
+"""Pods of one node that stages move: taken over from the kubelet's machines, counted, ended. Pure.
 
-Such a pod has no machine, and keeps its capacity. When stages get to move a pod that runs, its containers are ended
-unseen first; when none chooses a pod any more that is being deleted, the kubelet ends it. Source: decision 0078.
+Such a pod has no machine, and keeps its capacity. If a stage is to move a running pod, its containers are first ended
+without a status update. If no stage chooses a pod that is being deleted, the kubelet ends it. Source: decision 0078.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,12 @@ from kubelet.view import KubeletPod, WorkerKey, is_static
 
 
 class StagedPods:
-    """Invariant: a key is in at most one of the table's pods and the stage manager's.
+    """The kubelet's side of the pods that stages move.
 
-    `is_unbinding`: whether a pod is torn down to be unbound. `offer`: has pods and resizes that wait decided again,
-    with the trigger and now.
+    Invariant: a key is in at most one of the table's pods and the stage manager's.
+
+    `is_unbinding`: whether a pod is torn down to be unbound. `offer`: decides again about waiting pods and resizes;
+    called with the trigger and the time.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class StagedPods:
         offer: Callable[[str, float], None],
     ) -> None:
         self.manager: StageManager | None = None
-        """Of nodes whose pods stages may move; the shell sets it."""
+        """Stage manager of a node whose pods stages may move, otherwise None; the shell sets it."""
         self._table, self._statuses, self._capacity, self._out, self._times = table, statuses, capacity, out, times
         self._is_unbinding, self._offer = is_unbinding, offer
         self._ending: set[WorkerKey] = set()
@@ -45,7 +47,7 @@ class StagedPods:
     # --- pods come ---
 
     def took(self, pod: KubeletPod) -> bool:
-        """Whether stages moved this pod before this kubelet began, or none may run it any more."""
+        """Whether stages moved this pod before this kubelet began, or the pod may not be run any more."""
         return self.manager is not None and self.manager.took(pod)
 
     def start(self, pod: KubeletPod, key: WorkerKey, now: float) -> bool:
@@ -56,12 +58,12 @@ class StagedPods:
         return True
 
     def begin(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
-        """Let stages move a pod that is counted already. Only where there is a stage manager."""
+        """Let stages move a pod that is counted already. Requires a stage manager."""
         assert self.manager is not None
         self.manager.begin(key, pod, now)
 
     def hand_over(self, machine: Pod, pod: KubeletPod, now: float) -> bool:
-        """End the containers of a pod that a stage may move now, unseen; return whether that was begun."""
+        """If a stage may move the pod now, begin to end its containers without a status update; return whether so."""
         key = machine.key
         if self.manager is None or machine.termination is not None or self._is_unbinding(key) or is_static(pod):
             return False
@@ -74,21 +76,21 @@ class StagedPods:
         return True
 
     def finish(self, key: WorkerKey) -> bool:
-        """No container of the pod runs any more; return whether they were ended for stages, which take it over next."""
+        """Handle the end of a pod's containers; return whether they were ended for stages, which take it over next."""
         if key not in self._ending:
             return False
         self._ending.discard(key)
         return key not in self._table.gone
 
     def take_over(self, key: WorkerKey, pod: KubeletPod | None, now: float) -> None:
-        """Let stages move a pod whose containers were ended for them; None: it is not ours any more."""
+        """Let stages move a pod whose containers were ended for them. `pod`: None if the node lost it meanwhile."""
         if self.manager is None or pod is None:
             self._capacity.release(key)
             return
         self.manager.begin(key, pod, now)
         self._end_unmoved(key, pod, now)
 
-    # --- what the API server and the clock bring ---
+    # --- changes from the API server and the clock ---
 
     def stages_changed(self, now: float) -> None:
         """Hand over the pods that stages may drive now; end the deleted pods that stages no longer drive."""
@@ -110,7 +112,7 @@ class StagedPods:
         return True
 
     def due(self, key: WorkerKey, now: float) -> None:
-        """A delay of a stage is over."""
+        """Handle the end of a stage's delay."""
         if self.manager is not None:
             self.manager.due(key, now)
 
@@ -122,7 +124,7 @@ class StagedPods:
         return staged.pod if staged is not None else None
 
     def remove(self, key: WorkerKey, now: float) -> bool:
-        """The object is gone, or is not ours any more; return whether stages moved the pod."""
+        """Forget a pod whose object is gone or belongs to another node; return whether stages moved it."""
         if self.manager is None or self.manager.forget(key) is None:
             return False
         self._out.end_span(key, "removed")
@@ -131,7 +133,7 @@ class StagedPods:
         return True
 
     def end(self, key: WorkerKey, now: float, reason: str, message: str) -> None:
-        """End a pod that stages move because of the node; nothing of it has to be stopped first."""
+        """End a staged pod because of the node, with reason and message; it has no containers to stop."""
         pod = self.manager.forget(key) if self.manager is not None else None
         if pod is None:
             return

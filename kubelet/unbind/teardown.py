@@ -1,7 +1,7 @@
-"""The pods of one node that are torn down to be unbound, since their start failed over and over. Pure.
+"""Teardown of pods that are to be unbound because their start failed repeatedly. Pure.
 
-`manager` asks the API server for an unbind; here it is decided when: mostly once nothing of the pod runs any more, with
-`unbind_teardown=after` before. Source: kubelet-unbinding 2, 6.2.
+`manager` requests the unbind from the API server. This module decides when: usually after no container of the pod runs
+any more, with `unbind_teardown=after` before the teardown. Source: kubelet-unbinding 2, 6.2.
 """
 
 from typing import Protocol
@@ -17,23 +17,23 @@ from kubelet.view import KubeletPod, WorkerKey
 
 
 class Unbinder(Protocol):
-    """What admission does with a pod that is not to stay: it has it unbound, or decides about it otherwise."""
+    """The part of admission that unbinds a pod, or decides about it again."""
 
     def ask_first(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
-        """Have a pod unbound whose teardown only begins."""
+        """Request the unbind of a pod whose teardown only begins."""
         ...
 
     def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float, now: float) -> bool:
-        """Go on with a pod whose teardown has ended; return whether it was asked for before."""
+        """Go on with a pod whose teardown has ended; return whether its unbind was requested before the teardown."""
         ...
 
     def unbind(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float, *, torn_s: float) -> None:
-        """Have a pod unbound whose teardown took so many seconds."""
+        """Unbind a pod. `torn_s`: how long its teardown took, in seconds."""
         ...
 
 
 class UnbindTeardowns:
-    """Remembers why each of these pods is torn down, and since when, until nothing of it runs any more."""
+    """Tears down pods that are to be unbound; keeps the reason and the begin of each teardown until it has ended."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class UnbindTeardowns:
         self._table, self._versions, self._unbinds, self._unbinder = table, versions, unbinds, unbinder
         self._asks_first = switches.teardown == "after" and switches.unbind_api != "condition"
         self._unbinding: dict[WorkerKey, tuple[Rejection, float]] = {}
-        """Why pods are torn down to be unbound, and since when."""
+        """(rejection, begin in seconds) of each pod that is torn down to be unbound."""
         table.on(StartFailed, self._start_failed)
 
     def is_unbinding(self, key: WorkerKey) -> bool:
@@ -54,7 +54,7 @@ class UnbindTeardowns:
         return key in self._unbinding
 
     def _start_failed(self, pod: Pod, effect: StartFailed, now: float) -> None:
-        """The start fails over and over: unbind the pod if that is configured, mostly once it is torn down."""
+        """Unbind a pod whose start fails repeatedly, if that is configured: begin its teardown."""
         key, rejection = pod.key, Rejection(effect.reason, effect.message)
         if not pod.may_be_unbound or not self._unbinds.may_begin(pod.pod, rejection.reason, now):
             return
@@ -65,13 +65,13 @@ class UnbindTeardowns:
         self._table.perform(pod, pod.terminate(now, REMOVED_GRACE_S, "unbound"), now)
 
     def drop(self, pod: Pod, now: float) -> None:
-        """Nothing of the pod runs any more, and its object is gone: there is nothing left to unbind."""
+        """Forget the teardown of a pod whose containers have ended and whose object is gone."""
         unbinding = self._unbinding.pop(pod.key, None)
         if unbinding is not None:
             self._unbinder.torn_down(pod.pod, pod.key, now - unbinding[1], now)
 
     def finish(self, pod: Pod, now: float) -> bool:
-        """Nothing of the pod runs any more: have it unbound if it was torn down for that; return whether it was."""
+        """Unbind a pod whose containers have ended, if it was torn down for that; return whether it was."""
         key = pod.key
         unbinding = self._unbinding.pop(key, None)
         if unbinding is None:

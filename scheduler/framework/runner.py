@@ -1,6 +1,6 @@
 """The runner of a profile's plugins: one extension point at a time, over all nodes at once.
 
-Answers of row-pure plugins are cached by template (`templates`); the others are called in every cycle.
+Answers of row-pure plugins are cached by template (`templates`); other plugins are called in every cycle.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ class Prepared(NamedTuple):
 
 @dataclass(slots=True)
 class Feasible:
-    """The rows that fit, or why no row does."""
+    """The rows on which a pod fits, or why it fits on none."""
 
     mask: Mask
     remembered: Remembered | None
     is_narrowed: bool
-    """Whether `mask` is only a part of the cached mask."""
+    """Whether `mask` is a subset of the cached mask."""
     prepared: Prepared
     refusals: list[tuple[Any, Mask | None]] = field(default_factory=list)
     scores: dict[str, Scores | int] = field(default_factory=dict)
-    """Scores by plugin, 0 to 100, except those that the cache already has in its total."""
+    """Scores by plugin, 0 to 100, except scores that are in the cached total."""
     blocked: BlockedRows | None = None
     """Rows that nominations block; None when there are none."""
 
@@ -81,13 +81,13 @@ class Feasible:
 
 @runtime_checkable
 class UsesFilters(Protocol):
-    """Uses the filters of its own profile; it gets them once, when the profile is made."""
+    """A plugin that uses the filters of its own profile; it gets them once, when the profile is made."""
 
     def use_filters(self, filters: Runner) -> None: ...  # noqa: D102
 
 
 class RunnerMemory(NamedTuple):
-    """What a runner knows from one cycle to the next."""
+    """State that a runner keeps from one cycle to the next."""
 
     forms: Forms
     templates: Templates
@@ -95,22 +95,24 @@ class RunnerMemory(NamedTuple):
 
     @classmethod
     def of(cls, profile: Sequence[Enabled], row_pure: Sequence[Any], ask: Ask) -> RunnerMemory:
-        """Return the memory of a runner that has run nothing yet. `row_pure`: plugins whose answers are remembered by
-        template; `ask`: whether a pod fits a node beside the pods nominated there."""
+        """Return the empty memory of a new runner.
+
+        `row_pure`: plugins whose answers are cached by template. `ask`: the check whether a pod fits a node beside the
+        pods nominated there.
+        """
         forms = Forms(e.plugin for e in profile)
         return cls(forms, Templates(row_pure, forms), NominatedPodFilter(ask))
 
 
 class Runner:
-    """The plugins of one profile, sorted by what they serve.
+    """The runner of one profile's plugins, sorted by extension point.
 
-    A row with pods of at least that priority nominated there, other than the pod, is filtered again as if those
-    pods ran there.
+    If other pods of at least the pod's priority are nominated to a row, the row is filtered again as if they ran there.
 
-    `points`: which plugins run where, names in their order, by extension point; None: every plugin wherever it serves.
-    `asks_relevance`: plugins that can say so are asked first whether the pod concerns them (KEP-5836, G4).
-    `observer`: observes the calls; `memory`: of the runner that is observed, which this one shares; None: its own.
-    `is_part`: it runs some plugins of a profile whose filters they use already.
+    `points`: names of plugins in their order, by extension point; None: every plugin at every point that it implements.
+    `asks_relevance`: ask plugins that implement it first whether the pod concerns them (KEP-5836, G4). `observer`:
+    observes the calls. `memory`: memory of the observed runner, which this one shares; None: a new one. `is_part`: the
+    runner has only some plugins of a profile; they keep using the filters of the whole profile.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class Runner:
         self.plugins_by_name: dict[str, Any] = {e.name: e.plugin for e in profile}
         self.weights: dict[str, int] = {e.name: e.weight for e in profile}
         self._choosy = arrangement.plugins_with(RelevancePlugin) if asks_relevance else []
-        # What a plugin says that depends on the pod as a whole is not remembered by template.
+        # Answers of plugins that depend on the whole pod are not cached by template.
         row_pure = [p for p in arrangement.plugins_with(RowPure) if p not in self._choosy]
         self._filters = FilterPlugins.of(arrangement, row_pure)
         self._scores = ScorePlugins.of(arrangement, row_pure)
@@ -144,21 +146,21 @@ class Runner:
             observer.points(self)
 
     def with_observer(self, observer: Observer) -> Runner:
-        """Return a runner with the same plugins and the same cache whose calls are observed."""
+        """Return a runner with the same plugins and the same cache; `observer` observes its calls."""
         memory = RunnerMemory(self._forms, self._templates, self._nominated_filter)
         return Runner(self.profile, self.points, asks_relevance=bool(self._choosy), observer=observer, memory=memory)
 
     def only(
         self, is_kept: Callable[[Any], bool], *, asks_relevance: bool = False, observer: Observer | None = None
     ) -> Runner:
-        """Return a runner of some of the plugins, at the same points, with an empty cache."""
+        """Return a runner of the plugins that `is_kept` accepts, at the same points, with an empty cache."""
         kept = [e for e in self.profile if is_kept(e.plugin)]
         names = {e.name for e in kept}
         points = {p: [name for name in at if name in names] for p, at in self.points.items()}
         return Runner(kept, points, asks_relevance=asks_relevance, observer=observer, is_part=True)
 
     def _relevant_plugins(self, plugins: list[Any], state: CycleState) -> list[Any]:
-        """Return those that the pod concerns; not called for most pods, of which none says that it does not."""
+        """Return the plugins that the pod concerns. Most pods concern all plugins; then callers skip this."""
         return [plugin for plugin in plugins if plugin.name not in state.irrelevant]
 
     # -- queue ---------------------------------------------------------------------------------------
@@ -221,7 +223,7 @@ class Runner:
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Prepared:
         """Run PreFilter; plugins that skip their Filter are noted in the state.
 
-        After a rejection that preemption may resolve the other plugins still run; any other rejection ends it.
+        After a rejection that preemption may resolve, the other plugins still run; any other rejection ends PreFilter.
         """
         names: set[str] | None = None
         named_by: list[str] = []
@@ -239,14 +241,14 @@ class Runner:
                 answer = plugin.pre_filter(state, pod, columns)
             except Exception as error:
                 answer = failure_of(error, "PreFilter", plugin.name)
-            if answer is SKIP:  # what most plugins say of most pods
+            if answer is SKIP:  # the answer of most plugins for most pods
                 state.skip_filter.add(plugin.name)
                 continue
             result = answer if isinstance(answer, PreFilterResult) else PreFilterResult(answer)
             if result.status.code is Code.SKIP:
                 state.skip_filter.add(plugin.name)
             elif result.status.code is Code.UNSCHEDULABLE:
-                # Those that follow may say that preemption is of no use either.
+                # A later plugin may reject the pod so that preemption cannot help.
                 rejection = _of(result.status, plugin)
             elif not result.status.is_success:
                 return Prepared(_of(result.status, plugin))
@@ -256,7 +258,7 @@ class Runner:
         return Prepared(rejection, None if names is None else tuple(sorted(names)), tuple(named_by))
 
     def _ask_relevance(self, state: CycleState, pod: PodInfo) -> Status:
-        """Note in the state which plugins have nothing to do with the pod; they are asked at no further point."""
+        """Record in the state the plugins that the pod does not concern; they are called at no further point."""
         irrelevant = []
         for plugin in self._choosy:
             status: Status
@@ -276,8 +278,8 @@ class Runner:
     def filter_beside(self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]) -> Status:
         """Return the first rejection of one node, both with the pods nominated there and without them, or success.
 
-        Both are needed, because those pods may not come: capacity taken by them must not be given away, and a
-        neighbour that only they would be must not be counted on.
+        Both are needed, because the nominated pods may never run: the pod must not take their capacity, and its
+        affinity must not depend on them.
         """
         if nominated:
             status = self._filter_with_nominated(state, pod, node, nominated)
@@ -296,13 +298,13 @@ class Runner:
         return self.filter_node(state, pod, with_nominated)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        """Update the plugins' state for a pod that a what-if puts on the node."""
+        """Update the plugins' state for a pod that is hypothetically added to the node."""
         for plugin in self._filters.followers:
             if plugin.name not in state.skip_filter:
                 plugin.add_pod(state, pod, added, node)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        """Update the plugins' state for a pod that a what-if takes off the node."""
+        """Update the plugins' state for a pod that is hypothetically removed from the node."""
         for plugin in self._filters.followers:
             if plugin.name not in state.skip_filter:
                 plugin.remove_pod(state, pod, removed, node)
@@ -310,7 +312,7 @@ class Runner:
     # -- signing (KEP-5598) ------------------------------------------------------------------------------
 
     def template_of(self, pod: PodInfo) -> int:
-        """Return a number that is equal for pods that the row-pure plugins treat alike."""
+        """Return the number of the pod's template; row-pure plugins treat pods with the same number alike."""
         return self._templates.signature(pod)
 
     def row_fits(self, state: CycleState, pod: PodInfo, columns: Columns, row: int) -> bool:
@@ -320,8 +322,8 @@ class Runner:
     def fragments(self, state: CycleState, pod: PodInfo, *, of_scores: bool) -> tuple[Hashable, ...] | None:
         """Return the signatures of the plugins that are not cached by template.
 
-        None when a plugin that has a part in the cycle cannot sign. It is called after PreFilter; with `of_scores`
-        after PreScore, too.
+        None if a plugin that is active in this cycle cannot sign. Call it after PreFilter; with `of_scores` also after
+        PreScore.
         """
         if any(name not in state.skip_filter for name in self._signing.unsigned_filters):
             return None
@@ -354,10 +356,10 @@ class Runner:
     def diagnose(
         self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Feasible, target: Diagnosis | None = None
     ) -> Diagnosis:
-        """Return, for a pod without feasible node, which plugin refused which nodes and why.
+        """Return which plugin refused which nodes, and why, for a pod without a feasible node.
 
-        A node is charged to the first plugin that refused it, in the profile's order. `target`: the diagnosis to fill
-        in, a new one unless given.
+        A node counts for the first plugin that refused it, in the profile's order. `target`: the diagnosis to fill in;
+        None for a new one.
         """
         diagnosis = target or Diagnosis(columns.count, unresolvable=np.zeros(columns.capacity, bool))
         rejection = feasible.prepared.rejection
@@ -392,14 +394,14 @@ class Runner:
                 self._forms.explain(diagnosis, state, pod, columns, plugin, refused)
                 alive &= passed
         for status, rows in feasible.blocked.rejections.items() if feasible.blocked is not None else ():
-            # What is still alive would fit but for the pods nominated there.
+            # The rows that are still alive would fit without the pods nominated there.
             diagnosis.refuse(status.plugin, status.reasons, status.code, rows & alive)
         return diagnosis
 
     # -- PreScore and Score --------------------------------------------------------------------------------
 
     def score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Feasible) -> tuple[Scores, Status]:
-        """Return the weighted total of each row, -1 where the pod does not fit, or an error."""
+        """Return the weighted total of each row, -1 where the pod does not fit, and a status: success or an error."""
         mask, known = feasible.mask, feasible.remembered
         assert known is not None
         for plugin in (
@@ -412,13 +414,13 @@ class Runner:
                 text = f'running PreScore plugin "{plugin.name}": {status.message}'
                 return known.ranked, Status(Code.ERROR, (text,), plugin.name)
         if not any(known.varies) and self._scores.other_names <= state.skip_score:
-            # Constant normalised scores cannot change who is best.
+            # Constant normalised scores cannot change the best row.
             return (known.ranked if not feasible.is_narrowed else np.where(mask, known.total, -1.0)), SUCCESS
         total = known.total.copy()
         normalized = zip(self._scores.normalized, known.raw[len(self._scores.plain) :], known.varies, strict=True)
         for enabled, raw, varies in normalized:
             if enabled.name not in state.skip_score:
-                # A number for an array of zeros spares most pods a look at every node.
+                # A number instead of an array of zeros saves work on every node for most pods.
                 scores = feasible.scores[enabled.name] = enabled.plugin.normalize(state, raw if varies else 0, mask)
                 total += scores * enabled.weight
         for enabled in self._scores.callees:
@@ -433,7 +435,7 @@ class Runner:
         return total, SUCCESS
 
     def scores_of(self, state: CycleState, feasible: Feasible, rows: NDArray[np.intp]) -> dict[str, Scores | int]:
-        """Return each plugin's scores (0 to 100, before weights) for a few rows, as `score` has just added them up."""
+        """Return each plugin's scores (0 to 100, before weights) for a few rows. Call it after `score`."""
         known, skipped = feasible.remembered, state.skip_score
         assert known is not None
         table: dict[str, Scores | int] = {
@@ -446,20 +448,20 @@ class Runner:
             if name in skipped:
                 continue
             scores = feasible.scores.get(name)
-            if scores is None:  # it gave the same everywhere, which need not be added up
+            if scores is None:  # a constant score, which `score` did not add
                 scores = enabled.plugin.normalize(state, 0, feasible.mask)
             table[name] = scores if isinstance(scores, int) else scores[rows]
         return table
 
-    # -- the rest -------------------------------------------------------------------------------------------
+    # -- other points -------------------------------------------------------------------------------------------
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis
     ) -> PostFilterResult | None:
-        """Run PostFilter plugins until one succeeds or is final; None when there are none.
+        """Run PostFilter plugins until one succeeds or is final; None if there are no such plugins.
 
-        The messages of all that could not help are joined, in order; a success leaves none (12.1). The last result
-        that changes the nomination counts.
+        The messages of plugins that did not help are joined, in order; after a success there are none (12.1). The last
+        result that changes the nomination counts.
         """
         result: PostFilterResult | None = None
         messages: list[str] = []
@@ -485,12 +487,12 @@ class Runner:
                 result = latest
             messages += latest.status.reasons
         diagnosis.post_filter_message = ", ".join(messages)
-        if result is None and self._plugins.post_filter:  # none of them has anything to do with the pod
+        if result is None and self._plugins.post_filter:  # the pod concerns none of these plugins
             return PostFilterResult(unschedulable())
         return result
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Run Reserve in order; on a rejection, everything is unreserved in reverse."""
+        """Run Reserve in order; after a rejection, run Unreserve of all plugins in reverse order."""
         if state.record is not None:
             state.record.on_selected(node_name)
         for plugin in (
@@ -512,11 +514,11 @@ class Runner:
         for plugin in reversed(self._relevant_plugins(self._plugins.reserve, state)):
             try:
                 plugin.unreserve(state, pod, node_name)
-            except Exception as error:  # what the others reserved is given back all the same
+            except Exception as error:  # the other plugins still unreserve
                 failure_of(error, "Unreserve", plugin.name)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
-        """Return success, a rejection, or Wait with the seconds each waiting plugin allows."""
+        """Return success, a rejection, or Wait, and the seconds that each waiting plugin allows."""
         waits: dict[str, float] = {}
         for plugin in (
             self._plugins.permit if not state.irrelevant else self._relevant_plugins(self._plugins.permit, state)
@@ -593,19 +595,19 @@ class Runner:
         ):
             try:
                 plugin.post_bind(state, pod, node_name)
-            except Exception as error:  # the pod is bound, whatever follows
+            except Exception as error:  # the pod stays bound
                 failure_of(error, "PostBind", plugin.name)
 
 
 def _row_plugins(arrangement: Arrangement, filters: FilterPlugins, scores: ScorePlugins) -> RowPlugins:
-    """Return the row-pure plugins as they are called."""
+    """Return the callables of the row-pure plugins."""
     return RowPlugins(
         arrangement.callees(filters.pure), arrangement.scorers(scores.plain), arrangement.scorers(scores.normalized)
     )
 
 
 def _of(status: Status, plugin: Any, running: str = "") -> Status:
-    """Return the status as the plugin's; an error says what was `running`, a rejection speaks for itself."""
+    """Return the status with the plugin's name; an error also gets the text `running` as a prefix."""
     if running and not status.code.is_rejected:
         return Status(Code.ERROR, (f"{running}: {status.message}",), plugin.name)
     return Status(status.code, status.reasons, plugin.name)

@@ -1,8 +1,8 @@
-"""A whole mesh as processes of this machine: started, watched, restarted, stopped.
+"""Supervision of a whole mesh of processes on this machine: start, restart, stop.
 
-Everything is below one data directory: credentials, kubeconfig, the state file `mesh.json`, one log, event log
-and span file per process. Children die with their supervisor, even if it is SIGKILLed, and a lock on the
-directory shows whether a mesh runs there, so a stale file cannot mislead.
+All files are below one data directory: credentials, kubeconfig, the state file `mesh.json`, and a log, event log and
+span file per process. The processes die with their supervisor, even if it is SIGKILLed. A lock on the directory shows
+whether a mesh runs there, so a stale file cannot mislead.
 """
 
 import asyncio
@@ -57,13 +57,13 @@ class Supervisor:
         """`lock_fd`: the descriptor of an existing lock of the directory, from `lock`."""
         self._options = options
         self.data_dir = self._data = options.data_dir.absolute()
-        """The directory it runs on."""
+        """The data directory."""
         self.kubeconfig = self._data / credentials.KUBECONFIG_FILE
         """The kubeconfig of the administrator."""
         self.events_dir, self.spans_dir = self._data / "events", self._data / "spans"
-        """Where the processes' event logs and span files are."""
+        """Directories of the processes' event logs and span files."""
         self.sockets_dir = self._data / SOCKETS_FOLDER
-        """Where the nodes' sockets are, a directory a node."""
+        """Directory of the nodes' sockets, with a subdirectory per node."""
         self._page = ""
         self._clock = RealClock()
         self._random = seeded_random(None)
@@ -104,7 +104,7 @@ class Supervisor:
             servers = [self._add(name, [*lines.apiserver(name), *shared]) for name in names]
             await self._keeper.start_all(servers)
             for server in servers:
-                # From now on restarts must find the same ports: clients hold on to them.
+                # From now on restarts must use the same ports, because clients keep using them.
                 server.arguments += ["--grpc-port", str(server.ports["grpc"]), "--rest-port", str(server.ports["rest"])]
             write_atomically(self.kubeconfig, identities.kubeconfig(self.rest_urls), mode=0o600)
             if self._options.serves_clients:
@@ -160,8 +160,9 @@ class Supervisor:
             self._lock_fd = -1
 
     def kill(self, name: str, number: int = signal.SIGKILL, *, down_s: float | None = None) -> None:
-        """Send a signal to a process. If it dies, it comes back after the back-off, or after `down_s`. Raises: KeyError
-        for an unknown process; MeshError when it is not running.
+        """Send a signal to a process. If it dies, it is restarted after the back-off, or after `down_s` seconds.
+
+        Raises: KeyError for an unknown process; MeshError when it is not running.
         """
         child = self.child(name)
         if not child.pid:
@@ -175,10 +176,10 @@ class Supervisor:
         return faults_file(self._data, name)
 
     async def restart(self, name: str, switches: Sequence[str] = (), *, at_once: bool = False) -> None:
-        """Stop one process in good order and wait until its successor is ready.
+        """Stop one process gracefully, start it again and wait until it is ready.
 
-        `switches`: NAME=VALUE, over its earlier ones, for it and its later lives. `at_once`: stop it by force, so that
-        it does nothing more. Raises: KeyError, MeshError.
+        `switches`: NAME=VALUE, which override its earlier ones from now on. `at_once`: stop it by force, so that it
+        does nothing more. Raises: KeyError, MeshError.
         """
         child = self.child(name)
         await child.stop(at_once=at_once)
@@ -188,8 +189,10 @@ class Supervisor:
         child.restarts += 1
 
     async def _start_etcd(self) -> list[str]:
-        """Return the flags by which API servers reach etcd; without URLs of one, when one of our own is ready. Raises:
-        MeshError, OSError."""
+        """Return the flags with which API servers connect to etcd; without given URLs, start an etcd first.
+
+        Raises: MeshError, OSError.
+        """
         if self._options.etcd_servers:
             return ["--etcd-servers", self._options.etcd_servers]
         # Only here: no other engine needs it.
@@ -216,7 +219,7 @@ class Supervisor:
 
     @property
     def authority(self) -> Path:
-        """Path of the certificate of the authority that signed the API server's."""
+        """Path of the CA certificate that signed the API server's certificate."""
         assert self._identities is not None, "the mesh is not started"
         return self._identities.authority.path
 
@@ -312,7 +315,7 @@ class Supervisor:
         return identities
 
     async def _host(self, definitions: list[dict[str, Any]]) -> dict[str, Any]:
-        """Have one process host exactly these nodes from now on, besides those that the mesh was started with."""
+        """Host exactly these nodes in the process for scaled nodes; the nodes of the mesh's start are not affected."""
         if not self._is_ready:
             return {"error": "the mesh is still starting", "is_usage": False}
         hosted = [str(node["name"]) for node in definitions if str(node.get("name", "")).startswith(SCALED_PREFIX)]
@@ -334,7 +337,7 @@ class Supervisor:
         return {"hosted": hosted}
 
     def _add(self, name: str, arguments: list[str]) -> Child:
-        """Register a process; its full command line is this plus what every process gets."""
+        """Register a process; its command line is `arguments` and the flags that every process gets."""
         servers = self.grpc_target if component_of(name) != "apiserver" else ""
         child = Child(
             name,
@@ -348,7 +351,7 @@ class Supervisor:
         return child
 
     async def _keep_state(self) -> None:
-        """Write what goes on every two seconds, and keep events, spans and logs within what they may take."""
+        """Write the state file every two seconds, and keep events, spans and logs within their total limit."""
         folders = [self._data / folder for folder in TELEMETRY_FOLDERS]
         trimmed_at = -TRIM_PERIOD_S
         while True:
@@ -361,7 +364,7 @@ class Supervisor:
             self._write_state()
 
     def _write_state(self) -> None:
-        """Write `mesh.json`; a disk that refuses is tried again in two seconds."""
+        """Write `mesh.json`; a failed write is repeated in two seconds."""
         if self._lock_fd < 0:
             return
         try:
@@ -389,7 +392,7 @@ class Supervisor:
         return {"error": f"no request of a supervisor: {request.get('verb')}", "is_usage": True}
 
     def _break(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        """Cause a fault, or end one; the first has the supervisor keep an event log of them."""
+        """Begin or end a fault; the first call opens the supervisor's event log of faults."""
         if self._breaking.events is None:
             try:
                 budget = self._options.telemetry
@@ -403,7 +406,7 @@ class Supervisor:
         return answer
 
     async def _restart_all(self, names: Sequence[str], *, at_once: bool = False) -> dict[str, Any]:
-        """Restart these one after the other, all when none is named, in the order in which they were started."""
+        """Restart these processes one after the other, in the order of their start; all if `names` is empty."""
         if unknown := [name for name in names if name not in self.children]:
             return {
                 "error": f"no process is called {unknown[0]}; there are {', '.join(self.children)}",

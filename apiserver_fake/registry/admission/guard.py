@@ -1,4 +1,4 @@
-"""What is configured besides a kind's own rules, in the course of one write: webhooks and policies."""
+"""Dynamic admission of one write: the configured webhooks and policies, applied beside the kind's own rules."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from services.api.wire import Request
 
 
 class Configuration(Protocol):
-    """The configured webhooks and policies; `WriteContexts` is the implementation."""
+    """The configured webhooks and policies; `WriteContexts` implements it."""
 
     admission: Admission | None
     """None while no webhook and no policy is configured."""
 
     def concern(self, resource: Resource, request: Request) -> Concern | None:
-        """Return what is configured for a write, None for nothing."""
+        """Return the webhooks and policies that are configured for a write; None if there are none."""
         ...
 
     def requested_resource(self, resource: Resource, request: Request) -> Resource:
@@ -46,7 +46,7 @@ class Configuration(Protocol):
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """Takes one write through the webhooks and policies that match it.
+    """Runs the webhooks and policies that match one write.
 
     `session`: the webhooks' answers about the write; None: no webhook is called. `authorize`: the check that
     expressions can call; raises Forbidden.
@@ -60,7 +60,7 @@ class Guard(msgspec.Struct, frozen=True):
     authorize: Callable[[Identity, Request, WriteContext], object]
 
     def admitting(self, ctx: WriteContext) -> Admitting | None:
-        """Return what webhooks and policies do to this write, None when none is about it."""
+        """Return the admission of this write by webhooks and policies; None if none matches it."""
         if self.configuration.admission is None:
             return None
         concern = self.configuration.concern(self.resource, self.request)
@@ -75,10 +75,10 @@ class Guard(msgspec.Struct, frozen=True):
         return concern.admitting(Surroundings(ctx.lookup, ctx.list, Labels(ctx.labels), ask, convert), session)
 
     def attributes(self, document: Document | None, old: Document | None, name: str) -> Attributes:
-        """Return what admission sees of the write: the object, and as it was before."""
+        """Return the attributes of the write for admission; `old`: the object before the write."""
         request, resource = self.request, self.resource
         operation = OPERATIONS[request.verb]
-        # A namespace is in itself, once it is there.
+        # An existing Namespace has its own name as its namespace.
         own = request.name if resource.name == NAMESPACES and operation != CREATE else ""
         return Attributes(
             operation=operation,
@@ -96,7 +96,7 @@ class Guard(msgspec.Struct, frozen=True):
     def mutate(
         self, admitting: Admitting, attributes: Attributes, ctx: WriteContext, complete: Callable[[Document], Document]
     ) -> Document | None:
-        """Return the object as policies and webhooks changed it; None for a request without an object. Raises:
+        """Return the object after mutating policies and webhooks; None for a request without an object. Raises:
         ApiError, Pending.
         """
         try:
@@ -106,7 +106,7 @@ class Guard(msgspec.Struct, frozen=True):
             raise
 
     def examine(self, admitting: Admitting, attributes: Attributes, ctx: WriteContext) -> None:
-        """Return when nothing refuses the write; what was warned of goes to its caller. Raises: ApiError."""
+        """Check the write against validating policies and webhooks, and pass their warnings on. Raises: ApiError."""
         try:
             admitting.examine(attributes)
         except ApiError as error:
@@ -116,9 +116,7 @@ class Guard(msgspec.Struct, frozen=True):
         ctx.audit.update(admitting.audit)
 
     def connect(self, ctx: WriteContext, options: Document, complete: Complete) -> Connection:
-        """Return the options of a connection after policies and webhooks; nothing is staged. Raises: ApiError,
-        Pending.
-        """
+        """Return the options of a connection after policies and webhooks. Stages nothing. Raises: ApiError, Pending."""
         admitting = self.admitting(ctx)
         if admitting is None:
             return Connection(options)
@@ -130,6 +128,6 @@ class Guard(msgspec.Struct, frozen=True):
 
 
 def _say(error: ApiError, admitting: Admitting, ctx: WriteContext) -> None:
-    """Put what admission said before it refused beside the refusal."""
+    """Add the warnings and audit annotations that admission gave before the refusal to the refusal."""
     error.warnings = (*ctx.warnings, *admitting.warnings, *error.warnings)
     error.audit = {**ctx.audit, **admitting.audit, **error.audit}

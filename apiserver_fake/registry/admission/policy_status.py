@@ -1,4 +1,4 @@
-"""Status of a stored ValidatingAdmissionPolicy: what type checking finds in its expressions."""
+"""Status of a stored ValidatingAdmissionPolicy: the results of type checking its expressions."""
 
 import msgspec
 
@@ -8,8 +8,10 @@ from services.api.wire import Request
 
 
 def status_write(record: Record, admission: Admission) -> Request | None:
-    """Return the patch that writes what type checking finds into a policy's status; None when it is there for this
-    generation."""
+    """Return the patch that writes the results of type checking into a policy's status.
+
+    None if the status already has the results for this generation.
+    """
     policy = msgspec.json.decode(record.body)
     status = policy.get("status") or {}
     if status.get("observedGeneration") == policy["metadata"].get("generation"):

@@ -1,7 +1,7 @@
-"""Rehearsals of writes and connections: what webhooks have to say is asked before the commit (decisions 0032, 0088).
+"""Rehearsals of writes and connections: webhooks are called before the commit (decisions 0032, 0088).
 
-A write is tried on a state that is not stored until it needs no further answer. Then it is committed; when another
-writer came in between and changed what the webhooks were asked about, it is tried again.
+A write is tried on a state that is not stored, until it needs no further answer of a webhook. Then it is committed. If
+another writer has meanwhile changed the object that the webhooks saw, the write is tried again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from services.api.wire import Request, Response
 log = structlog.get_logger()
 
 COMMIT_S = 1.0
-"""Seconds of a write's deadline that conversion webhooks leave for the commit."""
+"""Seconds of a write's deadline that are reserved for the commit; conversion webhooks get the rest."""
 
 
 class Rehearsals:
-    """Puts the questions of writes and connections to webhooks."""
+    """Calls the webhooks that writes and connections need before they go on."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class Rehearsals:
         submit: Callable[[Operation], Awaitable[Response]],
         admission: Callable[[], Admission | None],
     ) -> None:
-        """`submit` hands a write to the commit. `admission`: webhooks and policies, None before there are any."""
+        """`submit`: hands a write to the commit. `admission`: returns webhooks and policies; None if there are none."""
         self._store, self._clock, self._submit, self._admission = store, clock, submit, admission
         self._tasks: dict[asyncio.Task[Response], None] = {}
 
     def start(self, call: Coroutine[Any, Any, Response]) -> asyncio.Task[Response]:
-        """Return the task of a call that goes on by itself until `cancel`."""
+        """Start a call in a task of its own and return the task; `cancel` ends it."""
         task = asyncio.create_task(call)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -56,7 +56,7 @@ class Rehearsals:
             task.cancel()
 
     async def admit(self, operation: Operation, session: Session, request: Request, traceparent: str) -> Response:
-        """Commit a write after webhooks were asked about it, again whenever what they saw is not what is committed."""
+        """Call webhooks about a write, then commit it; repeat if the committed object is not the one that they saw."""
         response: Response | None = None
         while response is None:
             session.is_rehearsing, session.pending = True, None
@@ -77,12 +77,12 @@ class Rehearsals:
                 answered = await asyncio.shield(self._submit(attempt))
             except ApiError as error:
                 answered = refusal(error)
-            # Another writer came in between: what the webhooks said was not about this object.
+            # Another writer came in between: the webhooks' answers were not about this object.
             response = answered if session.pending is None else None
         return response
 
     async def admit_connection(self, connect: Callable[[Session], Connection], traceparent: str) -> Connection:
-        """Return a connection as admission leaves it. Webhooks have their own time limits and no other.
+        """Return a connection after admission. Only the webhooks' own time limits apply.
 
         `connect` raises Unanswered while it needs an answer that the session does not have. Raises: ApiError.
         """
@@ -98,7 +98,7 @@ class Rehearsals:
                     raise pending.beside(error) from None
 
     async def _ask(self, session: Session, unanswered: Unanswered, deadline_s: float, traceparent: str) -> None:
-        """Let the session learn what a write waits for. Raises: ApiError when an admission webhook refuses it."""
+        """Add the answer that a write waits for to its session. Raises: ApiError if an admission webhook refuses it."""
         answer: Answer | list[Document] | ApiError
         try:
             if isinstance(unanswered, Pending):
@@ -109,14 +109,14 @@ class Rehearsals:
                 assert isinstance(unanswered, Unconverted), "a write waits for admission or for a conversion"
                 answer = await self._await_conversion(unanswered, deadline_s - COMMIT_S - self._clock.now())
         except Unconverted as before:
-            # An admission webhook wants to see the object in another version: that is asked first.
+            # An admission webhook needs the object in another version: the conversion webhook is called first.
             await self._ask(session, before, deadline_s, traceparent)
         else:
             session.learn(unanswered, answer)
 
     @staticmethod
     async def _await_conversion(unanswered: Unconverted, left_s: float) -> list[Document] | ApiError:
-        """Return the converted objects, or why they cannot be converted. `left_s`: seconds that may pass until then."""
+        """Return the converted objects, or the error of the conversion. `left_s`: seconds that it may take."""
         try:
             async with asyncio.timeout(left_s):
                 return await unanswered.answer()

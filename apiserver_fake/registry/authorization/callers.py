@@ -1,4 +1,4 @@
-"""Callers of one server: whose credential it is, as whom a call is made, and what the caller may do."""
+"""Authentication, impersonation and authorization of the callers of one server."""
 
 from __future__ import annotations
 
@@ -23,36 +23,38 @@ SHOWN = re.compile("/(metrics|rates|configz|explain/.+)")
 
 
 class Rights(Protocol):
-    """Rights to resources, by roles of the mesh and by RBAC objects; `Registry` has them."""
+    """Rights to resources, by the roles of the mesh and by RBAC objects; `Registry` implements it."""
 
     def policy_for(self, identity: Identity) -> Policy | None:
         """Return the RBAC policy for this caller; None for a component of the mesh, or without RBAC."""
         ...
 
     def authorize(self, identity: Identity, request: Request) -> str:
-        """Return which binding allows the request, "" for none. Raises: Forbidden."""
+        """Return the RBAC binding that allows the request; empty string if none is needed. Raises: Forbidden."""
         ...
 
     def decision(self, identity: Identity, request: Request) -> tuple[bool, str]:
-        """Return whether the identity may do that, and why."""
+        """Return whether the identity may make the request, and the reason."""
         ...
 
 
 class Callers:
-    """Authenticates and authorizes the callers of a server. `is_rbac`: RBAC objects say what clients may do."""
+    """Authenticates and authorizes the callers of a server. `is_rbac`: RBAC objects decide what clients may do."""
 
     def __init__(self, rights: Rights, authenticator: Authenticator, *, is_rbac: bool) -> None:
         self._rights, self._authenticator, self._is_rbac = rights, authenticator, is_rbac
 
-    # -- who
+    # -- authentication
 
     def authenticate(self, bearer: str, peer: str = "") -> Identity:
-        """Return whose token this is; "" is anonymous. `peer`: whose connection it came over. Raises: Unauthorized."""
+        """Return the identity of a token; "" is anonymous. `peer`: the user of the connection. Raises: Unauthorized."""
         return self._authenticator.identify(bearer, peer)
 
     def certified_identity(self, identity: Identity) -> Identity:
-        """Return the identity of a certificate with what the server's list says of its user. Raises: Unauthorized when
-        it has expired."""
+        """Return the identity of a certificate, with the nodes that the server's list has for a kubelet host.
+
+        Raises: Unauthorized when the certificate has expired.
+        """
         return self._authenticator.certified_identity(identity)
 
     def check(self, credential: Credential) -> None:
@@ -67,7 +69,7 @@ class Callers:
         return self._authenticator.review(bearer, audiences)
 
     def kubelet_token(self) -> str:
-        """Return what this server shows to kubelets that it reaches without TLS."""
+        """Return the token that this server presents to kubelets that it calls without TLS."""
         return self._authenticator.kubelet_token()
 
     def node_token(self, identity: Identity, name: str) -> str:
@@ -88,7 +90,7 @@ class Callers:
         user = acting_as(caller, request.as_user, authorize)
         return user, msgspec.structs.replace(request, as_user="")
 
-    # -- what they may
+    # -- authorization
 
     def authorize(self, identity: Identity, request: Request) -> str:
         """Check that the identity may make the request, without making it; return the binding that allows it.
@@ -98,9 +100,7 @@ class Callers:
         return self._rights.authorize(identity, request)
 
     def authorize_action(self, identity: Identity, asked: Attributes) -> str:
-        """Return the reason why an action that only RBAC covers is allowed: a path, or impersonation. Raises:
-        Forbidden.
-        """
+        """Check a request for a path or an impersonation; return the reason why it is allowed. Raises: Forbidden."""
         if identity.user == MONITOR.user and asked.path in MONITORED and asked.verb == "get":
             return ""
         if identity.user == PAGE.user and asked.verb == "get" and SHOWN.fullmatch(asked.path):
@@ -117,7 +117,7 @@ class Callers:
         return None if policy is None else policy.rules_for(identity, namespace)
 
     def decision(self, identity: Identity, asked: Attributes | Request) -> tuple[bool, str]:
-        """Return whether the identity may do that, and why, for the audit log."""
+        """Return whether the identity may do what is asked, and the reason, for the audit log."""
         if isinstance(asked, Request):
             return self._rights.decision(identity, asked)
         if not asked.path:

@@ -1,4 +1,4 @@
-"""The sweep that deletes old Events, and the oldest where there are too many."""
+"""The sweep that deletes expired Events, and the oldest Events if there are too many."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ EVENTS_SWEEP_S = 30.0
 
 
 async def expire_events(expiry: EventExpiry, clock: Clock, api: Callable[[], Api]) -> None:
-    """Delete the Events that are due, every 30 s until cancelled; a busy server is left alone until the next time."""
+    """Delete the Events that are due, every 30 s until cancelled; stop early for this time if the server is busy."""
     while True:
         await asyncio.sleep(EVENTS_SWEEP_S)
         for namespace, name in expiry.due(clock.now()):

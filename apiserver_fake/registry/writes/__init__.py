@@ -1,1 +1,1 @@
-"""Parts of a write: its surroundings, how its bodies are read, what a new object is given, what is staged."""
+"""Parts of a write: its context, the reading of bodies, metadata of new objects, preconditions, staging, spans."""

@@ -1,4 +1,4 @@
-"""Bodies of one write as its kind reads them: types, versions, fields it does not have, names and places.
+"""Reading of the bodies of one write: types, versions, unknown fields, names and namespaces.
 
 Source: kubectl-requests 5 and 7 for the refusals.
 """
@@ -26,15 +26,15 @@ APPLY = "apply"
 
 
 class Bodies:
-    """Reads what one request sends, and the object as it is stored; remembers the fields that reading dropped."""
+    """Reads the body of one request, and the stored object; remembers the unknown fields that reading dropped."""
 
     def __init__(self, catalogue: Catalogue, kind: Kind, request: Request, session: Session | None) -> None:
-        """`session`: what webhooks have said of the write, where one converts."""
+        """`session`: the webhooks' answers about the write, including conversions."""
         self._catalogue, self._kind, self._request, self.resource = catalogue, kind, request, kind.resource
         self._strategy, self._shape = kind.strategy, kind.shape
         self.versions = Versions(kind.resource.api_version, lambda: kind.versions, session)
         self.repeated: list[str] | None = [] if request.field_validation else None
-        """Keys that the body has twice; None where that is refused at once: components send none."""
+        """Duplicate keys of the body; None for requests of components, whose duplicate keys are refused at once."""
         self._unknown: list[str] = []
 
     def forget_unknown(self) -> None:
@@ -42,7 +42,7 @@ class Bodies:
         self._unknown.clear()
 
     def own(self, body: Document, old: Document | None = None) -> Document:
-        """Return the document, its kind in front, its metadata its own. Raises: BadRequest for another kind or type."""
+        """Return a typed copy of the document, its kind first. Raises: BadRequest for another kind or type."""
         resource = self.resource
         kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
         if (version, kind) != (resource.api_version, resource.kind):
@@ -57,9 +57,9 @@ class Bodies:
         return self._typed_document(new, old)
 
     def as_stored(self, sent: Document, old: Document | None) -> Document:
-        """Return what was sent in the caller's version as it is stored, once that version's own rules have read it.
+        """Check a document by the rules of the caller's version, and return it in the stored version.
 
-        Raises: BadRequest and Invalid in the words of that version, Unanswered for a webhook that has to convert it.
+        Raises: BadRequest and Invalid in the terms of the caller's version, Unanswered if a webhook must convert it.
         """
         served = self.versions.caller_version(self._request.api_version)
         if served is None:
@@ -98,14 +98,14 @@ class Bodies:
         return old if after == before else self.as_stored(after, old)
 
     def patched_form(self, form: Document, patch: Any) -> Document:
-        """Return what a patch makes of a document of another type than the object's. Raises: ApiError."""
+        """Return a patched document whose type is not the object's, such as a Scale. Raises: ApiError."""
         version, kind = str(form.get("apiVersion") or ""), str(form.get("kind") or "")
         return apply_patch(form, patch, self._request.patch_type, self._catalogue.shape_of(version, kind), kind)
 
     def faults(self) -> list[str]:
-        """Return the warnings about fields that the kind does not have, or that the body has twice.
+        """Return the warnings about unknown and duplicate fields.
 
-        Source: upstream's `fieldValidation`, which is Warn where a client does not say. Raises: BadRequest where it is
+        Source: upstream's `fieldValidation`, which is Warn unless the client sets it. Raises: BadRequest if it is
         Strict, Invalid for a patch.
         """
         request, resource = self._request, self.resource
@@ -127,7 +127,7 @@ class Bodies:
         raise strict_refusal(request.api_version or resource.api_version, resource.kind, faults)
 
     def _bad_patch(self, why: str, result: Document | None) -> ApiError:
-        """Return the refusal of a patch that makes what is not of the kind's type: upstream shows what it decoded."""
+        """Return the refusal of a patch with a result of the wrong type; as upstream, it shows the decoded document."""
         try:
             patch = msgspec.json.decode(self._request.body)
         except UNREADABLE:
@@ -150,7 +150,7 @@ class Bodies:
         return self._bad_patch(refusal.mistake, new) if request.patch_type else refusal
 
     def _read_as(self, shape: Shape, resource: Resource, new: Document, old: Document | None) -> Document:
-        """Return a document as a type reads it. Raises: BadRequest, Invalid for a patch."""
+        """Return a document decoded as a type. Raises: BadRequest, Invalid for a patch."""
         is_converted = self._request.patch_type in ("strategic", APPLY)
         try:
             return conform(
@@ -172,7 +172,7 @@ class Bodies:
         return typed
 
     def old(self, stored: Record) -> Document:
-        """Return the stored object in the version that is stored now. Raises: ApiError, Unanswered."""
+        """Return the stored object in the present storage version. Raises: ApiError, Unanswered."""
         old: Document = msgspec.json.decode(stored.body)
         if self._strategy.read_stored is None:
             return old
@@ -180,13 +180,13 @@ class Bodies:
         return self.versions.convert([old], str(old["apiVersion"]), self.versions.stored)[0]
 
     def check_name(self, name: str) -> None:
-        """Refuse an object of another name than the path's. Raises: BadRequest."""
+        """Check that the object's name is the name in the path. Raises: BadRequest."""
         wanted = self._request.name
         if name != wanted:
             raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
 
     def place(self, meta: Document) -> None:
-        """Give an object the namespace of the path. Raises: BadRequest for one of another namespace."""
+        """Set the object's namespace to that of the path. Raises: BadRequest for an object of another namespace."""
         request, resource = self._request, self.resource
         if not resource.namespaced:
             meta.pop("namespace", None)
@@ -199,7 +199,7 @@ class Bodies:
         meta["namespace"] = request.namespace
 
     def with_path_identity(self, config: Document) -> Document:
-        """Return the configuration with kind, name and namespace as the path has them. Raises: BadRequest."""
+        """Return an applied configuration with the name of the path. Raises: BadRequest if it names another object."""
         request, resource = self._request, self.resource
         meta = {} if config.get("metadata") is None else config["metadata"]
         if not isinstance(meta, dict):
@@ -226,7 +226,7 @@ class Bodies:
         return {**config, "metadata": {**meta, "name": request.name}}
 
     def own_patched(self, changed: Document, old: Document) -> Document:
-        """Return what a patch makes of the object, its metadata its own. Raises: BadRequest, Invalid."""
+        """Return a typed copy of the patched object, metadata copied. Raises: BadRequest, Invalid."""
         for field in ("apiVersion", "kind"):
             if changed.get(field) != old.get(field):
                 raise BadRequest(
@@ -240,7 +240,7 @@ class Bodies:
         return {**new, "metadata": dict(new["metadata"])}
 
     def typed_form(self, body: Document, old: Document) -> Document:
-        """Return what is written to a subresource in the form of the object, as that is read. Raises: ApiError."""
+        """Return a subresource's body in the form of the object, decoded as the object's type. Raises: ApiError."""
         body = {"apiVersion": old["apiVersion"], "kind": old["kind"], **body}
         if not isinstance(body.get("metadata", {}), dict):
             raise BadRequest("metadata must be an object")

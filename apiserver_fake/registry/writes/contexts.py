@@ -1,4 +1,4 @@
-"""What all writes of a server have around them, and what rules may look at during one of them."""
+"""The environment of all writes of a server, and the context that rules may read during one write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from services.api.switches import Switches
 from services.api.wire import Request
 
 SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io", "limitranges"))
-"""Kinds whose objects rules list on every creation of another object; their documents are kept decoded."""
+"""Kinds that rules list at every creation of other objects; their documents are kept decoded."""
 DOCUMENTS_KEPT = 64
 
 
@@ -57,10 +57,10 @@ class WriteContexts:
         self._memory = ServerMemory()
         self._documents: dict[tuple[str, Key], tuple[Record, Document]] = {}
         self.admission: Admission | None = None
-        """What webhooks and policies are configured; None while there are none."""
+        """The configured webhooks and policies; None while there are none."""
 
     def wall_s(self) -> float:
-        """Return the time of day."""
+        """Return the wall clock's time in seconds."""
         return self._clock.wall()
 
     def requested_resource(self, resource: Resource, request: Request) -> Resource:
@@ -116,7 +116,7 @@ class WriteContexts:
         )
 
     def _decode(self, record: Record) -> Document:
-        """Return a record's document, the same each time until the object changes; read-only."""
+        """Return a record's document from a cache; do not change it."""
         known = self._documents.get((record.resource, record.key))
         if known is None or known[0] is not record:
             if len(self._documents) >= DOCUMENTS_KEPT:

@@ -1,4 +1,4 @@
-"""What a new object is given: a name, a uid, and a place in its namespace and within the limits."""
+"""Names, uids and checks of new objects: a free name, an existing namespace, the limits on the number of objects."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ GENERATED_BASE_MAX = 58
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the number of objects: in total, and of one kind in one namespace (L-OBJ)."""
+    """Limits on the number of objects: in total, and of one kind in one namespace (L-OBJ)."""
 
     objects: int = 200_000
     per_namespace: int = 50_000
 
 
 def already_exists(resource: Resource, taken: Record) -> AlreadyExists:
-    """Return the refusal of an object whose name is taken, which is said last (8.2): what is wrong with it comes first.
+    """Return the refusal of an object whose name is taken; it comes last (8.2), after the object's own errors.
 
     Source: upstream `staging/src/k8s.io/apiserver/pkg/registry/generic/registry/store.go`.
     """
@@ -39,7 +39,7 @@ def already_exists(resource: Resource, taken: Record) -> AlreadyExists:
 
 
 def choose_name(random: Random, staged: Staged, resource: Resource, namespace: str, prefix: str) -> str:
-    """Return a free name: prefix and five random characters. Raises: AlreadyExists, worth a retry, after 8 tries."""
+    """Return a free name: prefix and five random characters. Raises: AlreadyExists (retryable) after 8 tries."""
     base = prefix[:GENERATED_BASE_MAX]
     name = ""
     for _ in range(GENERATE_TRIES):
@@ -63,7 +63,7 @@ def new_uid(random: Random) -> str:
 
 
 def check_capacity(limits: Limits, staged: Staged, resource: Resource, namespace: str, name: str) -> None:
-    """Refuse a creation beyond the limits of the number of objects (L-OBJ). Raises: Forbidden `QuotaExceeded`."""
+    """Check the limits on the number of objects before a creation (L-OBJ). Raises: Forbidden `QuotaExceeded`."""
     for held, most, where in (
         (staged.count(), limits.objects, "the store"),
         (staged.count_in(resource.name, namespace), limits.per_namespace, f"namespace {namespace!r}"),
@@ -74,9 +74,9 @@ def check_capacity(limits: Limits, staged: Staged, resource: Resource, namespace
 
 
 def check_namespace(staged: Staged, resource: Resource, namespace: str, name: str) -> None:
-    """Refuse a new object whose namespace takes none (NamespaceLifecycle).
+    """Check that the namespace of a new object exists and is not terminating (NamespaceLifecycle).
 
-    Raises: NotFound without the namespace, Forbidden while it is being deleted.
+    Raises: NotFound if the namespace does not exist, Forbidden while it is being deleted.
     """
     namespace_record = staged.get(NAMESPACES, "", namespace)
     if namespace_record is None:
@@ -99,7 +99,7 @@ def check_namespace(staged: Staged, resource: Resource, namespace: str, name: st
 
 
 def uid_for(session: Session | None, random: Random, taken: Record | None) -> str:
-    """Return the uid of a new object, the same in every attempt; what cannot be made is given none of its own."""
+    """Return the uid of a new object, the same in every attempt; for a taken name the uid of the existing object."""
     if taken is not None:
         return taken.uid
     if session is None:
@@ -111,7 +111,7 @@ def uid_for(session: Session | None, random: Random, taken: Record | None) -> st
 def generated_name(
     session: Session | None, random: Random, staged: Staged, resource: Resource, namespace: str, prefix: str
 ) -> str:
-    """Return a free name for a new object, the one it had at the first attempt if that is still free.
+    """Return a free name for a new object: that of its first attempt if it is still free.
 
     Raises: AlreadyExists.
     """

@@ -1,4 +1,4 @@
-"""Preconditions of a write: which object, and which version of it, the caller meant (S7)."""
+"""Preconditions of a write: the uid and the resourceVersion that the caller expects (S7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stored_object(staged: Staged, resource: Resource, request: Request) -> Recor
 
 
 def check_preconditions(resource: Resource, stored: Record, uid: str, version: str) -> None:
-    """Refuse a write that is meant for another object or version; "" is not checked. Raises: Conflict, BadRequest."""
+    """Check the uid and resourceVersion that a write expects; "" is not checked. Raises: Conflict, BadRequest."""
     name = stored.name
     if uid and uid != stored.uid:
         why = f"the UID in the precondition ({uid}) does not match the UID in record ({stored.uid}). {RECREATED_TEXT}"
@@ -30,7 +30,7 @@ def check_preconditions(resource: Resource, stored: Record, uid: str, version: s
 
 
 def check_uid(resource: Resource, stored: Record, uid: str, *, is_patch: bool) -> None:
-    """Refuse a document that is of another object with the name. Raises: Invalid for a patch, else Conflict."""
+    """Check that a document has the uid of the stored object. Raises: Invalid for a patch, else Conflict."""
     if not uid or uid == stored.uid:
         return
     if is_patch:
@@ -45,7 +45,7 @@ _PREFIXES = {"nodes": "minions", "services": "services/specs", "endpoints": "ser
 
 
 def _storage_key(resource: Resource, stored: Record) -> str:
-    """Return what upstream's storage calls an object; refusals name it."""
+    """Return the object's key in upstream's storage, which refusals name."""
     place = _PREFIXES.get(resource.name, resource.plural)
     parts = ["", "registry", place, stored.namespace, stored.name]
     return "/".join(parts if stored.namespace else [*parts[:3], stored.name])

@@ -1,4 +1,4 @@
-"""Spans of sampled writes, from their call until their commit has been seen."""
+"""Spans of sampled writes, from the call until the commit."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ PODS = "pods"
 
 
 class WriteSpans:
-    """The spans of the writes under way, by what their changes will be known as; pure."""
+    """The spans of sampled writes that are not answered yet. Pure."""
 
     def __init__(self) -> None:
         self.sampled: dict[str, Span] = {}
-        """The spans by their traceparent."""
+        """The spans by traceparent, which the changes of their writes carry."""
 
     def begin(self, span: Span) -> None:
-        """Keep the span of a sampled write."""
+        """Add the span of a sampled write."""
         self.sampled[span.traceparent] = span
 
     def end(self, span: Span) -> None:
@@ -24,7 +24,7 @@ class WriteSpans:
         self.sampled.pop(span.traceparent, None)
 
     def note(self, changes: Sequence[Change], now_s: float) -> None:
-        """Write into the spans of committed writes that they are, and which pod they changed."""
+        """Mark the spans of committed writes as sent, and add the pod that each changed."""
         for change in changes:
             if (span := self.sampled.get(change.traceparent)) is not None:
                 span.mark_sent(now_s)
@@ -33,9 +33,9 @@ class WriteSpans:
 
 
 def _name_pod(span: Span, change: Change) -> None:
-    """Write into the span of a sampled write which pod it changed, and the phase when that is new.
+    """Add the changed pod to the span of a sampled write, and the pod's phase if it is new.
 
-    When it is committed and not earlier: the span whose write made a pod Running is the one that committed it.
+    This happens at the commit, so that the phase Running is on the span of the write that committed it.
     """
     record, previous = change.record, change.previous
     span.set(pod=record.name, namespace=record.namespace, uid=record.uid)

@@ -1,4 +1,4 @@
-"""What a write stages, and its answer."""
+"""Staging of the objects that a write changes, and the answer to the write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUOTAS = "resourcequotas"
 
 
 class Stager(msgspec.Struct, frozen=True):
-    """Stages the object that one write changes. `find`: returns a kind by its wire name."""
+    """Stages the objects that one write changes. `find`: returns a kind by its wire name."""
 
     resource: Resource
     traceparent: str
@@ -24,7 +24,7 @@ class Stager(msgspec.Struct, frozen=True):
     is_dry_run: bool
 
     def create(self, staged: Staged, new: Document, charged: Iterable[Document]) -> tuple[bytes, int]:
-        """Stage a new object; return its bytes and version."""
+        """Stage a new object; return its bytes and resourceVersion."""
         if self.is_dry_run:
             return msgspec.json.encode(new), staged.rv
         record = staged.put(self.resource, new, self.traceparent)
@@ -34,7 +34,7 @@ class Stager(msgspec.Struct, frozen=True):
     def store(
         self, staged: Staged, stored: Record, new: Document, charged: Iterable[Document] = (), *, is_gone: bool = False
     ) -> tuple[bytes, int]:
-        """Stage the new document, or its removal when nothing holds it any more; return its bytes and version."""
+        """Stage the new document, or the removal of a released object; return its bytes and resourceVersion."""
         if self.is_dry_run:
             return msgspec.json.encode(new), stored.rv
         final = {**new, "metadata": {**new["metadata"]}}
@@ -46,12 +46,12 @@ class Stager(msgspec.Struct, frozen=True):
         return record.body, record.rv
 
     def charge(self, staged: Staged, charged: Iterable[Document]) -> None:
-        """Stage what quotas are used now: after the object, which the commit is named by."""
+        """Stage the changed quotas. Call it after staging the object, which names the commit."""
         for quota in charged:
             staged.put(self.find(QUOTAS), quota, self.traceparent)
 
     def put_others(self, staged: Staged, others: Iterable[tuple[str, Document]]) -> None:
-        """Stage other objects, by kind, that the same commit changes."""
+        """Stage the other objects (kind, document) that the same commit changes."""
         if self.is_dry_run:
             return
         for kind, other in others:
@@ -59,12 +59,12 @@ class Stager(msgspec.Struct, frozen=True):
 
 
 def answer(body: bytes, rv: int, ctx: WriteContext, code: int) -> Response:
-    """Return the answer to a write, with what it was warned of."""
+    """Return the answer to a write, with its warnings and audit annotations."""
     return Response(code=code, rv=rv, body=body, warnings=tuple(ctx.warnings), audit=ctx.audit)
 
 
 def _is_released(document: Document) -> bool:
-    """Whether nothing keeps a deleted object any more: no finalizers, and its grace period was confirmed (S19)."""
+    """Whether a deleted object can be removed: it has no finalizers, and its grace period was confirmed (S19)."""
     meta = document["metadata"]
     if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
         return False

@@ -1,1 +1,1 @@
-"""Handlers of requests by subject: who asks, what the server says of itself, resources, streams, reviews, answers."""
+"""Handlers of requests by subject: authentication, rights, discovery, server pages, resources, connections, reviews."""

@@ -1,4 +1,4 @@
-"""Answers of calls of resources: in the form that was asked for, whole or sent while they are written."""
+"""Answers to calls of resources, in the form that the client asked for: whole, or streamed in pieces."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from services.api.seams import Clock
 from services.api.wire import Response
 
 STREAMED_ABOVE = 500
-"""Number of objects above which a list is sent while it is being written."""
+"""Number of objects above which a list is streamed."""
 PROTOBUF_PIECE = 50
 """Number of objects encoded in protobuf at a time; other tasks run in between."""
 
 
 class Answers:
-    """Makes answers of responses; remembers the rows of tables."""
+    """Turns responses into HTTP answers; caches the rows of Tables."""
 
     def __init__(self, clock: Clock, encoding: Encoding, next_piece: Callable[[], Awaitable[None]]) -> None:
         """`next_piece` waits for the turn of a long answer's next piece."""
@@ -45,9 +45,9 @@ class Answers:
     async def complete(
         self, request: web.BaseRequest, response: Response, route: Route, form: Form, include: str
     ) -> web.StreamResponse:
-        """Return the answer to a call. `include`: which part of objects a table's rows have.
+        """Return the answer to a call. `include`: the part of each object that a Table's rows include.
 
-        Raises: NotAcceptable for a kind that has no protobuf.
+        Raises: NotAcceptable for a kind without protobuf.
         """
         if self._is_streamed(request, response, form, include):
             return await self._stream_list(request, response, route, form, include)
@@ -67,7 +67,7 @@ class Answers:
         return answer
 
     def answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
-        """Return a response as an answer in that form, with what its caller is warned of."""
+        """Return a response as an HTTP answer in that form, with its warnings."""
         headers = dict(JSON_HEADERS)
         body = response.body
         if response.code >= 400:
@@ -91,7 +91,7 @@ class Answers:
             answer.headers.add("Warning", warning_header(text))
 
     async def _list(self, response: Response, route: Route, form: Form, include: str) -> Response:
-        """Return a list that is made of slices of what is stored; a long one leaves others their turn."""
+        """Return a list as Table or metadata of the stored objects; other requests are served between two pieces."""
         head, records = msgspec.json.decode(response.body), response.records
         if form.convert == "Table":
             now_s = self._clock.wall()
@@ -117,8 +117,7 @@ class Answers:
         return encode_document(document, form)
 
     def _is_streamed(self, request: web.BaseRequest, response: Response, form: Form, include: str) -> bool:
-        """Whether a list is so long that it is sent while it is written, as upstream's encoders do: so it is never
-        held as a whole."""
+        """Whether a list is so long that it is streamed, as by upstream's encoders, and never held as a whole."""
         if response.items is None or len(response.items) <= STREAMED_ABOVE or form.media_type != media_types.JSON:
             return False
         if (trail := trail_of(request)) is not None and trail.takes_answers:
@@ -130,7 +129,7 @@ class Answers:
     async def _stream_list(
         self, request: web.BaseRequest, response: Response, route: Route, form: Form, include: str
     ) -> web.StreamResponse:
-        """Send a long list piece by piece. A client that has not taken it within a request's time is cut off."""
+        """Stream a long list. A client that has not read it within the time limit of a request is cut off."""
         answer = web.StreamResponse(headers={**JSON_HEADERS, "Content-Type": form.content_type})
         self._warn(answer, response, route)
         answer.enable_chunked_encoding()
@@ -152,7 +151,7 @@ class Answers:
         return answer
 
     def _pieces(self, response: Response, route: Route, form: Form, include: str) -> Iterator[bytes]:
-        """Yield a list in the form that was asked for, in pieces that take a moment each."""
+        """Yield the pieces of a list in the form that the client asked for."""
         if form.convert:
             head = msgspec.json.decode(response.body)
             if form.convert != "Table":
@@ -172,7 +171,7 @@ class Answers:
         yield b"]}"
 
     async def _whole(self, response: Response, route: Route, form: Form, include: str) -> Response:
-        """Return the answer with its items, and where whole objects are shown, with all that Go's encoder writes."""
+        """Return the response with its items; whole objects also get the zero values that Go's encoder writes."""
         items = response.items
         if items is not None and lists.is_made_of_slices(form, include):
             return response
@@ -192,7 +191,7 @@ class Answers:
         return msgspec.structs.replace(response, body=with_items(response.body, items), items=None)
 
     async def _protobuf_list(self, response: Response, route: Route) -> bytes:
-        """Return a list in protobuf. Raises: NotAcceptable for a kind that has none."""
+        """Return a list in protobuf. Raises: NotAcceptable for a kind without protobuf."""
         version, kind = route.resource.api_version, route.resource.kind
         items: list[bytes] = []
         for body in response.items or ():

@@ -1,4 +1,4 @@
-"""Who sends a request: by which host it was addressed, whose credential it has, as whom it acts; its audit trail."""
+"""Authentication of a request: host and origin checks, credential, impersonation, and the audit trail."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from services.runtime.serving_tls import identity_of_peer
 from services.runtime.web import host_name, is_allowed_host
 
 FAILED_LOGINS_PER_S = 20
-"""Failed authentications per second and address that are answered with 401."""
+"""Failed authentications per second and address that are answered with 401; further ones get 429."""
 MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
 class AuthenticatingServer(Protocol):
-    """What authentication needs of `ApiServer`."""
+    """The part of `ApiServer` that authentication uses."""
 
     audit: Auditor | None
     access: Access
 
     @property
     def callers(self) -> Callers:
-        """Who calls and what they may."""
+        """Authentication and authorization of callers."""
         ...
 
     @property
@@ -42,12 +42,12 @@ class AuthenticatingServer(Protocol):
         ...
 
     async def catch_up(self) -> None:
-        """Return when this server knows what every other one has committed before the call."""
+        """Wait until this server knows everything that other servers committed before the call."""
         ...
 
 
 class Authentication:
-    """Finds out who sends a request, and begins its audit trail."""
+    """Authenticates requests and begins their audit trails."""
 
     def __init__(self, server: AuthenticatingServer, clock: Clock, allowed_hosts: frozenset[str]) -> None:
         """`allowed_hosts`: names, in lower case, under which the server may be addressed."""
@@ -55,7 +55,7 @@ class Authentication:
         self._failed_logins = Rate(FAILED_LOGINS_PER_S, FAILED_LOGINS_PER_S)
 
     def check_web(self, request: web.BaseRequest) -> None:
-        """Refuse what no client of this server's sends: other hosts and origins, bytes that are no UTF-8.
+        """Refuse a request for another host, from another origin, or with bytes that are not UTF-8.
 
         Raises: Forbidden, BadRequest.
         """
@@ -64,18 +64,20 @@ class Authentication:
         if not is_allowed_host(host, self._allowed_hosts, local[0] if local else ""):
             raise Forbidden(f"the host name {host_name(host)[:100]!r} is not one of this server's")
         origin = request.headers.get("Origin", "")
-        # Bytes that are no UTF-8 could be shown in no answer and stored in no object.
+        # Bytes that are not UTF-8 cannot be shown in an answer or stored in an object.
         if not request.raw_path.isascii() and not is_encodable(request.raw_path):
             raise BadRequest("the address of the request is not UTF-8")
         for name, value in request.headers.items():
-            # A credential is never shown, and is refused as any other that is wrong.
+            # A credential is never shown: a bad one is refused like any wrong credential.
             if not value.isascii() and name.lower() != "authorization" and not is_encodable(value):
                 raise BadRequest(f"the header {name} is not UTF-8")
         if origin and request.method in MUTATING and origin.lower() != f"{request.scheme}://{host}".lower():
             raise Forbidden("requests that change something must come from this server's own origin")
 
     async def caller(self, request: web.BaseRequest) -> Identity:
-        """Return who is calling, or as whom. A token may be good by what another API server has written just now.
+        """Return the identity of the caller, or the user that it impersonates.
+
+        An unknown token is checked again after the server has caught up with the other API servers.
 
         Raises: Unauthorized, Forbidden.
         """
@@ -88,7 +90,7 @@ class Authentication:
         return self._identity(request)
 
     def _authenticate(self, request: web.BaseRequest) -> Identity:
-        """Return whom the certificate names, and without a good one the token."""
+        """Return the identity of the client certificate; without a valid certificate, that of the token."""
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
         certified, authorization = identity_of_peer(peer), request.headers.get("Authorization", "")
         if certified is not None:
@@ -122,7 +124,7 @@ class Authentication:
         return acting
 
     def begin_trail(self, request: web.BaseRequest, caller: Identity | None) -> None:
-        """Begin the audit trail of a request, whose caller is known, or known to be none."""
+        """Begin the audit trail of a request. `caller`: None if its authentication has failed."""
         audit = self._server.audit
         if audit is None or not isinstance(request, HttpRequest):
             return
@@ -137,5 +139,5 @@ class Authentication:
         request.trail = audit.begin(caller, asked, source_of(request), audit_id=known, version=version)
 
     def takes_failure(self, request: web.BaseRequest) -> bool:
-        """Whether a failed authentication is still answered by its reason: an address may have so many a second."""
+        """Whether a failed authentication is answered with its reason: the number per second and address is limited."""
         return self._failed_logins.take(request.remote, self._clock.now())

@@ -1,4 +1,4 @@
-"""Calls of resources: from a request and its body to the server's own `Request`, and its response."""
+"""Calls of resources: turns an HTTP request and its body into a `Request`, and makes the call."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _NAMED = (
     " resourcequotas services statefulsets.apps"
 )
 _NAMES_OF = {name: f"k8s.{name.partition('.')[0].removesuffix('s')}.name" for name in _NAMED.split()}
-"""OpenTelemetry's attribute for the name of an object, by resource."""
+"""OpenTelemetry's attribute for an object's name, by resource."""
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
 """Retries of a pod creation that only lacks its namespace's default account: number, and wait in seconds."""
 
 
 class Calls:
-    """Makes the calls of one listener. `is_admitting`: pods run as accounts that there are."""
+    """Makes the calls of one listener. `is_admitting`: a pod's service account must exist."""
 
     def __init__(self, clock: Clock, tracer: Tracer, *, is_admitting: bool) -> None:
         self._clock, self._tracer, self._is_admitting = clock, tracer, is_admitting
 
     def span(self, request: web.BaseRequest, route: Route, verb: str) -> Span:
-        """Begin the span of a call, as a child of the caller's, if it has one."""
+        """Begin the span of a call, as a child of the caller's span if the request names one."""
         parent = request.headers.get("traceparent", "")
         attributes: dict[str, str] = {"http.request.method": request.method, "http.route": route.template}
         if route.namespace:
@@ -66,7 +66,7 @@ class Calls:
             traceparent=span.traceparent,
             request_id=request.headers.get("x-request-id", ""),
             lease_epoch=request.headers.get("x-lease-epoch", ""),
-            # Who names no manager is called by its user agent up to the first slash.
+            # A client that sends no fieldManager gets its user agent up to the first slash.
             default_manager=request.headers.get("User-Agent", "").partition("/")[0][:128],
         )
         if patch_type == "apply":
@@ -84,8 +84,10 @@ class Calls:
         return response
 
     async def _again_with_account(self, api: Api, call: Request, response: Response) -> Response:
-        """Try a pod's creation again while its namespace is so new that it has no default account yet, as upstream's
-        admission plugin waits for it."""
+        """Retry a pod's creation while its new namespace has no default service account yet.
+
+        Upstream's admission plugin waits for the account in the same way.
+        """
         for _ in range(ACCOUNT_TRIES - 1):
             if response.code != 403 or not is_without_default_account(call, response.error().message):
                 break
@@ -94,7 +96,7 @@ class Calls:
         return response
 
     def _deleted_pod(self, response: Response) -> Response:
-        """Return the answer with the marks of a deletion at once, which a pod that is gone was not stored with."""
+        """Add deletionTimestamp and grace period 0 to the answer to a deletion that removed the pod at once."""
         pod = msgspec.json.decode(response.body)
         if "deletionTimestamp" in pod["metadata"]:
             return response
@@ -104,7 +106,7 @@ class Calls:
 
 
 async def _read(request: web.BaseRequest, route: Route, verb: str) -> tuple[str, bytes]:
-    """Return the type of a patch, "" for none, and the body as JSON. Raises: ApiError."""
+    """Return the patch type, empty for other verbs, and the body as JSON. Raises: ApiError."""
     body, patch_type = b"", ""
     content_type = request.headers.get("Content-Type", "")
     if verb == "patch":

@@ -1,4 +1,4 @@
-"""What the server serves: documents of discovery and OpenAPI, and its list of paths."""
+"""Discovery documents, OpenAPI documents, and the list of served paths."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ YEAR_S = 365 * 86400.0
 
 
 class DiscoveryPages:
-    """Answers what clients ask to learn what there is."""
+    """Answers requests for discovery and OpenAPI documents."""
 
     def __init__(self, catalogue: Catalogue, clock: Clock, next_piece: Callable[[], Awaitable[None]]) -> None:
         """`next_piece` waits for the turn of a long answer's next piece."""
         self._catalogue, self._clock, self._next_piece = catalogue, clock, next_piece
 
     async def index(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.Response | None:
-        """Answer `/` and `/index.html`; None for what lies below."""
+        """Answer `/` and `/index.html`; None for a path below."""
         return raw_json({"paths": discovery.served_paths(self._catalogue)}) if len(parts) == 1 else None
 
     async def openapi(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.Response | None:
@@ -52,7 +52,7 @@ class DiscoveryPages:
     def _openapi(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
         answer = openapi.group_version_answer(self._catalogue, group, version)
         if answer is None:
-            # A group version that is not there has an answer of nothing.
+            # For a group version that is not served the answer is empty.
             return web.Response(headers={"Vary": "Accept", "Cache-Control": "no-cache, private"})
         hashed = request.rel_url.query.get("hash", "")
         if hashed and hashed != answer.etag.strip('"'):
@@ -61,19 +61,19 @@ class DiscoveryPages:
         return cached_answer(request, answer, good_until_s=self._clock.wall() + YEAR_S if hashed else 0.0)
 
     async def _compose_openapi(self) -> None:
-        """Have the document of every group version made; others have their turn after each."""
+        """Compose the OpenAPI document of every group version; other requests are served after each."""
         for group, versions in discovery.groups(self._catalogue).items():
             for version in versions:
                 openapi.group_version_answer(self._catalogue, group, version)
                 await self._next_piece()
 
     def document(self, request: web.BaseRequest, parts: list[str]) -> web.Response:
-        """Answer a path of discovery, or one that is not served. Raises: NotFound below what this server serves."""
+        """Answer a discovery path, or a path that is not served. Raises: NotFound below a built-in group."""
         path = "/".join(parts)
         is_root = path in ("api", "apis")
         plain = discovery.document_at(self._catalogue, path)
         if plain is None:
-            # What lies below a group of this server's is answered by that group.
+            # A path below a built-in group is answered by that group.
             is_below = parts[0] == "api" or (
                 parts[0] == "apis" and len(parts) > 1 and discovery.is_built_in(self._catalogue, parts[1])
             )

@@ -1,4 +1,4 @@
-"""Rights to paths: those that are no resources, and those that nothing serves."""
+"""Authorization of paths: non-resource paths, and paths that nothing serves."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from services.api.wire import Request
 
 
 class AuthorizingServer(Protocol):
-    """What rights to paths need of `ApiServer`."""
+    """The part of `ApiServer` that the authorization of paths uses."""
 
     access: Access
 
     @property
     def callers(self) -> Reviewer:
-        """Who calls and what they may."""
+        """Authorization of callers."""
         ...
 
 
 class PathRights:
-    """Says who may ask for a path."""
+    """Authorizes requests for paths."""
 
     def __init__(self, server: AuthorizingServer) -> None:
         self._server = server
 
     def authorize_path(self, request: web.BaseRequest, identity: Identity) -> None:
-        """Refuse who may not do what RBAC objects say of the path itself. Raises: Forbidden."""
+        """Check that RBAC lets the caller use the non-resource path. Raises: Forbidden."""
         asked = Attributes(request.method.lower(), path=request.path)
         self._server.callers.authorize_action(identity, asked)
 
     def authorize_unserved(self, request: web.BaseRequest, identity: Identity) -> None:
-        """Refuse who may not do what the path means, before it is said that nothing serves it. Raises: Forbidden.
+        """Authorize a request for a path that nothing serves, before it is refused as not served. Raises: Forbidden.
 
-        Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/filters/authorization.go`, which comes first.
+        Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/filters/authorization.go`, which runs first.
         """
         parts = paths.split(request.rel_url.raw_path)
         asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
@@ -55,6 +55,6 @@ class PathRights:
         self._server.callers.authorize(identity, meant)
 
     def only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
-        """Refuse who may not see what monitors see. Raises: Forbidden."""
-        if not self._server.access.is_rbac:  # else it has been asked already
+        """Check that the caller may read the pages of monitors. Raises: Forbidden."""
+        if not self._server.access.is_rbac:  # with RBAC, the path is authorized already
             self._server.callers.authorize_action(identity, Attributes("get", path=request.path))

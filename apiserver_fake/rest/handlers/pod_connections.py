@@ -1,4 +1,4 @@
-"""Connections to what runs: exec, attach, port-forward and proxies, and logs, which a kubelet answers."""
+"""Connections that a kubelet answers: exec, attach, port-forward, proxies and logs."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from services.api.wire import Api, Request
 
 
 class ConnectingServer(Protocol):
-    """What connections need of `ApiServer`."""
+    """The part of `ApiServer` that connections use."""
 
     @property
     def callers(self) -> Callers:
-        """Who calls and what they may."""
+        """Authentication and authorization of callers."""
         ...
 
     def api_for(self, identity: Identity) -> Api:
-        """Return the server as that identity reaches it."""
+        """Return the API of this server for an identity."""
         ...
 
     async def admit_connection(
         self, identity: Identity, request: Request, options: Document, complete: Complete
     ) -> Connection:
-        """Return a connection's options as admission leaves them. Raises: ApiError."""
+        """Return a connection's options after admission. Raises: ApiError."""
         ...
 
 
 class PodConnections:
-    """Opens connections to pods, services and nodes by way of their kubelets."""
+    """Opens connections to pods, services and nodes through their kubelets."""
 
     def __init__(self, server: ConnectingServer, kubelets: Kubelets) -> None:
         self._server, self._kubelets = server, kubelets
 
     async def log(self, request: web.BaseRequest, identity: Identity, route: Route) -> web.StreamResponse:
-        """Send a container's log, once the caller may have it. Raises: ApiError."""
+        """Authorize the caller and send a container's log. Raises: ApiError."""
         self._server.callers.authorize(identity, route.request("get"))
         itself = self._server.api_for(ADMIN)
         return await pod_streams.stream(request, route.namespace, route.name, itself, self._kubelets)
@@ -52,7 +52,7 @@ class PodConnections:
     async def connect(
         self, request: web.BaseRequest, identity: Identity, resource: str, namespace: str, name: str, kind: str
     ) -> web.StreamResponse:
-        """Answer a connection that the caller may have, once admission lets it pass. Raises: ApiError."""
+        """Authorize and admit a connection, then serve it. Raises: ApiError."""
         self._server.callers.authorize(identity, streaming.right(request, resource, namespace, name, kind))
         query: connections.Query = request.rel_url.query
         path = streaming.path_behind(request, resource)

@@ -1,4 +1,4 @@
-"""Requests of resources: from the kind of path and the verb to what answers it."""
+"""Requests for resources: chooses the handler by path and verb."""
 
 from __future__ import annotations
 
@@ -37,38 +37,38 @@ from services.api.wire import Api, Response
 
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 CREATED_SUBRESOURCES = frozenset(("binding", "eviction", "token"))
-"""Subresources that are created and never read; like reviews, their answers are never Tables."""
+"""Subresources that are created and never read; their answers are never Tables, as with reviews."""
 
 
 class ResourceServer(Protocol):
-    """What requests of resources need of `ApiServer`."""
+    """The part of `ApiServer` that requests for resources use."""
 
     store: Store
     fairness: FairDispatch | None
 
     @property
     def callers(self) -> Callers:
-        """Who calls and what they may."""
+        """Authentication and authorization of callers."""
         ...
 
     @property
     def watches(self) -> Watches:
-        """Watches, and those that wait for their turn."""
+        """The open watches, and those that wait for their turn."""
         ...
 
     def api_for(self, identity: Identity) -> Api:
-        """Return the server as that identity reaches it."""
+        """Return the API of this server for an identity."""
         ...
 
     def streaming_api(
         self, identity: Identity, place: Place | None, send_blocked_max_s: float, started: Callable[[], None]
     ) -> Api:
-        """Return the server for one watch of a client that is at the other end of a connection."""
+        """Return the API for one watch of a client at the other end of a connection."""
         ...
 
 
 class ResourceRequests:
-    """Answers the requests of resources."""
+    """Answers requests for resources."""
 
     def __init__(
         self,
@@ -125,8 +125,10 @@ class ResourceRequests:
         return await self._answers.complete(request, response, route, form, include)
 
     def _form(self, request: web.BaseRequest, identity: Identity, route: Route, verb: str) -> Form:
-        """Return the form in which a client takes the answer. Raises: NotAcceptable; Forbidden for who may not read it,
-        and learns no more than that."""
+        """Return the form of the answer that the client accepts.
+
+        Raises: NotAcceptable; Forbidden instead for a caller that may not make the request, so that it learns no more.
+        """
         try:
             conversions = () if route.subresource in CREATED_SUBRESOURCES else CONVERSIONS
             return media_types.negotiate(request.headers.get("Accept", ""), conversions)
@@ -153,7 +155,7 @@ class ResourceRequests:
         span = self._calls.span(request, route, verb)
         try:
             if verb not in ("get", "list"):
-                # Before the body is read: who may not write learns nothing about what was sent (8.2).
+                # Before the body is read: a caller that may not write learns nothing about its body (8.2).
                 self._server.callers.authorize(identity, route.request(verb))
             if isinstance(request, HttpRequest) and request.turn is not None and request.turn.work.is_long:
                 await self._next_piece()
@@ -169,12 +171,12 @@ class ResourceRequests:
         return response
 
     def _leaving(self, request: web.BaseRequest) -> Callable[[], None]:
-        """Return what ends a watch's turn before its end: it counts while it starts."""
+        """Return the function that ends a watch's turn in priority and fairness: only its start counts."""
         fairness, turn = self._server.fairness, request.turn if isinstance(request, HttpRequest) else None
         return (lambda: fairness.leave(turn)) if fairness is not None and turn is not None else lambda: None
 
     async def _bind(self, request: web.BaseRequest, identity: Identity, namespace: str) -> web.StreamResponse:
-        """Bind the pod that a Binding names, as the older path of it."""
+        """Bind the pod that a Binding names, posted to the older path `bindings`."""
         only(request, "POST")
         parameters = Parameters(request.rel_url.query)
         api = self._server.api_for(identity)
@@ -189,8 +191,10 @@ class ResourceRequests:
         return self._answers.answer(response, pods, PLAIN, "")
 
     def _not_defined(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
-        """Answer what leads nowhere in a group of definitions. Raises: NotFound that names the object whose subresource
-        is not defined."""
+        """Answer a path that is not served in a group of custom resources.
+
+        Raises: NotFound that names the object, for a subresource that is not defined.
+        """
         parts = paths.split(request.rel_url.raw_path)
         asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
         served = self._catalogue.served_versions[group, version].get(asked.resource)

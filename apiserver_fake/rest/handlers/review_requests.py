@@ -1,4 +1,4 @@
-"""Requests of reviews: who is this, whose token is that, may they, what may I."""
+"""Requests of reviews: SelfSubjectReview, TokenReview, access reviews and SelfSubjectRulesReview."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReviewRequests:
     async def review(
         self, request: web.BaseRequest, identity: Identity, review: Resource, namespace: str
     ) -> web.StreamResponse:
-        """Answer a question that is asked by creating a review. Raises: ApiError."""
+        """Answer the creation of a review. Raises: ApiError."""
         if request.method != "POST":
             self._rights.authorize_unserved(request, identity)
             raise method_not_allowed()

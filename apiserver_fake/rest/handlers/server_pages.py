@@ -1,4 +1,4 @@
-"""What the server says of itself: health, version, metrics, status, flags, profiles, its signing key, its queues."""
+"""Pages about the server itself: health, version, metrics, status, flags, profiles, signing keys, fairness queues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from services.telemetry.metrics import Samples
 
 
 class MonitoredServer(Protocol):
-    """What pages about the server need of `ApiServer`."""
+    """The part of `ApiServer` that pages about the server use."""
 
     access: Access
     fairness: FairDispatch | None
@@ -44,12 +44,12 @@ class MonitoredServer(Protocol):
 
 
 class ServerPages:
-    """Answers what monitors and operators ask."""
+    """Answers requests of monitors and operators."""
 
     def __init__(
         self, server: MonitoredServer, catalogue: Catalogue, clock: Clock, rights: PathRights, flags: Mapping[str, str]
     ) -> None:
-        """`flags`: what the process was started with."""
+        """`flags`: the flags of the process."""
         self._server, self._catalogue, self._clock = server, catalogue, clock
         self._rights, self._flags = rights, flags
         self._began_s = clock.wall()
@@ -82,18 +82,18 @@ class ServerPages:
         return web.Response(text=report[1], status=report[0], headers=TEXT_HEADERS)
 
     async def version(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.Response | None:
-        """Answer `/version`; None for what lies below."""
+        """Answer `/version`; None for a path below."""
         if len(parts) > 1:
             return None
         only(request, "GET")
         return raw_json(discovery.version(self._server.release))
 
     async def below_version(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.Response:
-        """Refuse what lies below `/version`. Raises: NotFound."""
+        """Refuse a path below `/version`. Raises: NotFound."""
         raise no_such_path()
 
     async def metrics(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.Response | None:
-        """Answer `/metrics`; None for what lies below."""
+        """Answer `/metrics`; None for a path below."""
         if len(parts) > 1:
             return None
         self._rights.only_monitors(request, identity)
@@ -101,14 +101,14 @@ class ServerPages:
         return web.Response(body=await join_pieces(pieces), headers={"Content-Type": content_type})
 
     async def status(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.Response | None:
-        """Answer `/statusz`; None for what lies below."""
+        """Answer `/statusz`; None for a path below."""
         if len(parts) > 1:
             return None
         self._rights.only_monitors(request, identity)
         return page_answer(zpages.status_page(request.headers.get("Accept", ""), self._status()))
 
     async def flags(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.Response | None:
-        """Answer `/flagz`; None for what lies below."""
+        """Answer `/flagz`; None for a path below."""
         if len(parts) > 1:
             return None
         self._rights.only_monitors(request, identity)
@@ -125,7 +125,7 @@ class ServerPages:
         return None
 
     async def issuer(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.Response | None:
-        """Answer the two paths of an issuer of tokens; None for others beside them."""
+        """Answer the two paths of the token issuer; None for other paths."""
         if parts not in ([".well-known", "openid-configuration"], ["openid", "v1", "jwks"]):
             return None
         only(request, "GET")
@@ -143,7 +143,7 @@ class ServerPages:
         )
 
     def _issuer(self, is_key_set: bool) -> web.Response:
-        """Return who signs tokens of service accounts, or with which key (RFC 8414, RFC 7517)."""
+        """Answer with the token issuer's configuration (RFC 8414) or its key set (RFC 7517)."""
         tokens = self._server.access.accounts.tokens
         if tokens is None:
             return page_not_found()

@@ -1,1 +1,1 @@
-"""How the processes of a mesh on one machine are made and kept."""
+"""Configuration and supervision of the processes of a mesh on one machine."""

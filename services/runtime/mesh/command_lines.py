@@ -1,4 +1,4 @@
-"""With which arguments each process of a mesh is started."""
+"""Command line arguments of each process of a mesh."""
 
 import secrets
 import socket
@@ -21,19 +21,22 @@ SORTS, PROCESSES_TYPICAL = len(TELEMETRY_FOLDERS), 8
 
 
 class CommandLines:
-    """Remembers nothing; writes the files that arguments name. Each process also gets what `shared_flags` returns."""
+    """Composes the arguments of processes, and writes the files that arguments name. Has no state.
+
+    Each process also gets the arguments that `shared_flags` returns.
+    """
 
     def __init__(self, data: Path, options: MeshOptions, identities: MeshIdentities) -> None:
         self._data, self._options, self._identities = data, options, identities
 
     def simulator(self, given: Sequence[str]) -> list[str]:
-        """Return the flags of the simulator API: a client as the administrator is one, which restarts schedulers."""
+        """Return the flags of the simulator API; it acts as administrator and restarts the configured schedulers."""
         schedulers = [each.name for each in self._options.schedulers.processes() if each.config]
         restarted = [flag for name in schedulers for flag in ("--scheduler", name)]
         return [*given, *self._identities.flags_of("admin"), "--mesh-dir", str(self._data), *restarted]
 
     def apiserver(self, name: str) -> list[str]:
-        """Return the flags of one API server; only the first is told its ports."""
+        """Return the flags of one API server; only the first gets fixed ports."""
         identities = self._identities
         return [
             "--engine", self._options.engine,
@@ -63,12 +66,12 @@ class CommandLines:
         return [text for flag in flags.items() for text in flag]
 
     def schedulers(self) -> list[tuple[str, list[str]]]:
-        """Return the schedulers, by name."""
+        """Return (name, flags) of each scheduler."""
         flags = self._identities.flags_of("scheduler")
         return [(each.name, [*each.arguments, *flags]) for each in self._options.schedulers.processes()]
 
     def kubelets(self) -> list[tuple[str, list[str]]]:
-        """Return the processes of the nodes that the mesh is started with, by name. Raises: OSError."""
+        """Return (name, flags) of each kubelet process for the nodes of the mesh's start. Raises: OSError."""
         processes: list[tuple[str, list[str]]] = []
         if self._options.definitions:
             for host, definitions in self._options.definitions.items():
@@ -81,11 +84,11 @@ class CommandLines:
         return [(f"kubelet/{host}", self._kubelet_flags(host, arguments)) for host, arguments in processes]
 
     def scaled_kubelet(self) -> list[str]:
-        """Return how the process is started that hosts nodes that `keplab scale` made."""
+        """Return the flags of the kubelet process that hosts the nodes of `keplab scale`."""
         return self._kubelet_flags(SCALED, ["--nodes-file", str(self._data / SCALED_FILE)])
 
     def _kubelet_flags(self, host: str, arguments: list[str]) -> list[str]:
-        # A node says in its status where its kubelet serves logs, so a kubelet's port is known before it starts.
+        # The Node's status has the port where its kubelet serves logs, so the port is chosen before the start.
         serving = self._identities.kubelet_serving
         return [
             *arguments, *self._identities.flags_of(f"kubelet/{host}"), "--data-dir", str(self._data / "kubelet" / host),
@@ -95,7 +98,7 @@ class CommandLines:
         ]  # fmt: skip
 
     def device_plugins(self) -> list[tuple[str, list[str]]]:
-        """Return the processes of the device plugins that node definitions ask for, by name."""
+        """Return (name, flags) of each device plugin in the node definitions."""
         return [
             (
                 plugin_name(str(node["name"]), str(plugin["resource"])),
@@ -110,7 +113,7 @@ class CommandLines:
         ]  # fmt: skip
 
     def drivers(self) -> list[tuple[str, list[str]]]:
-        """Return the processes of the DRA drivers that node definitions ask for, by name. Raises: OSError."""
+        """Return (name, flags) of each DRA driver in the node definitions. Raises: OSError."""
         processes: list[tuple[str, list[str]]] = []
         for definitions in self._options.definitions.values():
             for node in definitions:
@@ -124,8 +127,10 @@ class CommandLines:
         return processes
 
     def shared_flags(self, name: str, servers: str) -> list[str]:
-        """Return what every process gets after its own arguments. `servers`: HOST:PORT of the gRPC servers, with commas
-        between; empty for the API servers themselves."""
+        """Return the flags that every process gets after its own.
+
+        `servers`: HOST:PORT of the gRPC servers, comma-separated; empty for the API servers themselves.
+        """
         options = self._options
         arguments = [
             "--name", name,
@@ -150,23 +155,23 @@ class CommandLines:
         return [*arguments, *extra]
 
     def _piece_mib(self) -> int:
-        """Return at how many MiB a file goes on in a new one, so that the open ones take half of what all may."""
+        """Return the maximum size of a telemetry file in MiB, so that open files take half of the total limit."""
         mib, limit = self._options.telemetry.piece_bytes // MIB, self._options.telemetry_mib_max
         return min(mib, max(1, limit // (2 * SORTS * PROCESSES_TYPICAL))) if mib and limit else mib
 
 
 def ready_file(data: Path, name: str) -> Path:
-    """Return the file in which a process says its ports once it is ready."""
+    """Return the path of the file to which a process writes its ports once it is ready."""
     return data / RUN_FOLDER / f"{_plain(name)}.ready"
 
 
 def log_file(data: Path, name: str) -> Path:
-    """Return the file with a process's log."""
+    """Return the path of a process's log."""
     return data / "logs" / f"{_plain(name)}.log"
 
 
 def faults_file(data: Path, name: str) -> Path:
-    """Return the file that says what is wrong with a process's machine (`services.runtime.machine`)."""
+    """Return the path of the file with the faults of a process's machine (`services.runtime.machine`)."""
     return data / RUN_FOLDER / f"{_plain(name)}.faults"
 
 
@@ -175,8 +180,10 @@ def _plain(name: str) -> str:
 
 
 def free_port() -> int:
-    """Return a loopback port that no process listens on at this moment, of those that the kernel gives to no outgoing
-    connection by itself: it is still free when the process that shall listen on it has started."""
+    """Return a loopback port on which no process listens.
+
+    It lies outside the kernel's range for outgoing connections, so that it is still free when its process starts.
+    """
     while True:
         port = KUBELET_PORTS[secrets.randbelow(len(KUBELET_PORTS))]
         with socket.socket() as probe:

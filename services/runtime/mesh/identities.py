@@ -1,4 +1,4 @@
-"""Who the processes of a mesh are: their tokens, their certificates, and the flags that name both.
+"""Identities of the processes of a mesh: tokens, certificates, and the flags that name both.
 
 Source: guarantees 8.1.
 """
@@ -20,9 +20,9 @@ from services.runtime.roles import read_role
 
 
 class MeshIdentities:
-    """Credentials and certificates below one data directory, made when this is; those that are there are kept.
+    """Credentials and certificates below one data directory. Existing ones are kept, missing ones are made.
 
-    `token_files`: the file with its token, by the user of each controller that is not part of keplab.
+    `token_files`: paths of token files by user, for controllers that are not part of keplab.
     """
 
     def __init__(self, data: Path, options: MeshOptions) -> None:
@@ -47,11 +47,11 @@ class MeshIdentities:
             self.token_files[user] = str(credentials.put(self.credentials, process, user))
 
     def flags_of(self, process: str) -> list[str]:
-        """Return the flags that say who a process is."""
+        """Return the flags with the credentials of a process."""
         return ["--token-file", str(self.credentials.of(process)), *self._connection(process)]
 
     def driver_flags(self, process: str, driver: str, node: str) -> list[str]:
-        """Return the flags that say who a DRA driver's process is; its token is bound to the node."""
+        """Return the flags with the credentials of a DRA driver's process; its token is bound to the node."""
         token_file = credentials.put_driver(self.credentials, process, driver, node)
         return ["--token-file", str(token_file), *self._connection(process, credentials.driver_host(process))]
 
@@ -60,7 +60,8 @@ class MeshIdentities:
         return credentials.kubeconfig(rest_urls, self.credentials.admin_token, self.authority.path)
 
     def transport(self, identity: str, servers: str, clock: Clock) -> RpcTransport:
-        """Return a new connection as one identity, "" for the administrator. `servers`: HOST:PORT with commas between.
+        """Return a new connection as one identity, "" for the administrator. `servers`: HOST:PORT, comma-separated.
+
         Raises: KeyError when this mesh has no token for that identity.
         """
         identity = identity or ADMIN.user
@@ -76,8 +77,10 @@ class MeshIdentities:
         return pair.certificate, pair.key
 
     def _connection(self, process: str, identity: Identity | None = None) -> list[str]:
-        """Return the flags with which a process connects in the profile of this mesh; `identity`: whom its certificate
-        names, None for the process's own."""
+        """Return a process's flags for mutual TLS; none unless the mesh's security profile is `strict`.
+
+        `identity`: the identity in its certificate; None for the process's own.
+        """
         if self._options.security != "strict":
             return []
         certificate, key = self._client_pair(process, identity or self.credentials.users[process])

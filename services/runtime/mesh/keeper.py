@@ -1,4 +1,4 @@
-"""The lives of a mesh's processes: each is begun, waited for, and begun again as often as P14 allows."""
+"""Supervision of a mesh's processes: each is started, awaited, and restarted as often as P14 allows."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ READY_PER_NODE_S = 0.02
 class ProcessKeeper:
     """Keeps processes alive as long as they are wanted, each in a task of its own.
 
-    `nodes`: how many the mesh is started with; they take their time. `is_up`: whether the mesh was ready once; before,
-    a process that cannot start ends it. `on_change`: called when another thing is to be said of a process. `on_end`:
-    called with its name when a life of it is over.
+    `nodes`: number of nodes of the mesh's start, which extends the time limit for readiness. `is_up`: whether the mesh
+    was ready once; before that, a process that cannot start ends the mesh. `on_change`: called when the state of a
+    process changes. `on_end`: called with the name of a process each time it has ended.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ProcessKeeper:
         self._log = structlog.get_logger()
 
     async def start_all(self, children: Sequence[Child]) -> None:
-        """Return when all of them are ready. Raises: MeshError as soon as one cannot be."""
+        """Start the processes and wait until all are ready. Raises: MeshError as soon as one cannot start."""
         for child in children:
             child.is_wanted = True
             child.is_ready = False
@@ -53,7 +53,7 @@ class ProcessKeeper:
             await asyncio.sleep(POLL_S)
 
     async def _keep(self, child: Child) -> None:
-        """Run the process again and again while it is wanted and P14 allows."""
+        """Run the process, and restart it while it is wanted and P14 allows."""
         while child.is_wanted:
             code = await self._live(child)
             child.is_ready = False
@@ -62,7 +62,7 @@ class ProcessKeeper:
             if code >= 0:
                 child.exit_codes.append(code)
             delay_s = child.delay_s(code, self._clock.now())
-            # A mesh that cannot start says so at once.
+            # Before the mesh was ready, a failure is reported at once.
             if delay_s is None or (child.is_crash_looping and not self._is_up()):
                 child.failed_for_good = True
                 if self._is_up():  # before that, `start` reports it
@@ -77,7 +77,7 @@ class ProcessKeeper:
             child.restarts += 1
 
     async def _live(self, child: Child) -> int:
-        """Run the process once; return how it ended, and have its last error say why."""
+        """Run the process once; return its exit code, and set its last error to the cause of its end."""
         try:
             await child.spawn(self._clock)
             assert child.process is not None

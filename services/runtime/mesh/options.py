@@ -1,4 +1,4 @@
-"""What a mesh on one machine is to run: one record, from the command line to every process."""
+"""Options of a mesh on one machine: one record, from the command line to every process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from services.runtime.components import Schedulers
 from services.telemetry.pieces import DEFAULT, DIRECTORY_MIB_MAX, Budget
 
 TELEMETRY_FOLDERS = ("events", "spans", "logs")
-"""Below the data directory: what the processes say of themselves."""
+"""Subdirectories of the data directory with the processes' telemetry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,14 +21,15 @@ class MeshOptions:
 
     `nodes`: number of equal nodes distributed over `hosts` kubelet processes (0: at most three), or `definitions`:
     node definitions (JSON objects as `kubelet/config.py` reads them) by host name. `etcd_servers`: comma-separated
-    URLs of the etcd of engine `etcd`; empty: one of `etcd_members` is started as well. `apiservers`: number of API
-    servers that share it.
+    URLs of the etcd of engine `etcd`; empty: an etcd of `etcd_members` members is started as well. `apiservers`: number
+    of API servers that share the etcd.
+
     `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing for
     every host and `scheduler` for every scheduler. `identities`: further identities that get a token, besides the
     processes and the administrator. `roles`: files with the roles of controllers that are not part of keplab; their
-    users get a token, too, and a file with it. `without`: processes not to start, so that they can be run by hand.
+    users get a token in a file, too. `without`: processes not to start, so that they can be run by hand.
     `serves_clients`: behave like a cluster for external clients: RBAC decides what they may do, and pods run as
-    service accounts with tokens. `stages`: metadata that the stages of the nodes change. `has_faults`: give every
+    service accounts with tokens. `stages`: metadata that the nodes' stages change. `has_faults`: give every
     process a file with the faults of its machine (`faults_file_of`). `telemetry`: limits on each process's events,
     spans and logs, and `telemetry_mib_max`: a limit on all of them together (0: none). `security`: `strict` for
     mutual TLS on every gRPC connection. `certificate_life`: lifetime of certificates; they are renewed before its
