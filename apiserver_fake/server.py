@@ -650,7 +650,7 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
     ),
     gauge(
         "keplab_store_read_only_since_seconds",
-        "Since when, in seconds since the epoch; 0 while they are not.",
+        "Time at which the store became read-only, in seconds since the epoch; 0 while it accepts writes.",
         lambda server: server.writer.read_only.since_s if server.writer.read_only is not None else 0.0,
     ),
     counter("apiserver_audit_event_total", "Audit events written.", lambda server: _audit_counts(server)[0]),
