@@ -63,6 +63,7 @@ from services.telemetry.pieces import PASSING
 from services.telemetry.traces import Sampler, Tracer, sinks_from_environment
 
 if TYPE_CHECKING:
+    from services.client.rpc import RpcTransport
     from services.client.tls import ClientTls
 
 C = TypeVar("C", bound=CommonConfig)
@@ -210,7 +211,7 @@ class _Process:
         self._incarnation = new_incarnation(seeded_random(None))
         self._started_wall = self._clock.wall()
         self._log = structlog.get_logger()
-        self._transport: Any = None
+        self._transport: RpcTransport | None = None
         self._tracer: Tracer | None = None
         self._events: EventLog = NullEventLog()
         self._event_file: FileEventLog | None = None
@@ -344,8 +345,8 @@ class _Process:
         return refusal
 
     def _own_api(self) -> Api | None:
-        has_credentials = self._transport is not None and self._transport.has_credentials
-        return self._transport.api() if has_credentials else None
+        transport = self._transport
+        return transport.api() if transport is not None and transport.has_credentials else None
 
     def _on_signal(self, number: int, stopping: asyncio.Event) -> None:
         if stopping.is_set():
