@@ -13,6 +13,15 @@ WRITERS = ("write", "_write", "log", "_log", "line", "gate")
 """What functions are called that write a line of the event log, and are given the event's name."""
 
 
+class Function(NamedTuple):
+    """A function of a module: where it begins, how many lines it has, and the names that it binds itself, with lines."""
+
+    name: str
+    line: int
+    lines: int
+    variables: tuple[tuple[str, int], ...]
+
+
 class Facts(NamedTuple):
     """What tests look for in one module."""
 
@@ -24,6 +33,7 @@ class Facts(NamedTuple):
     """Classes with the plain names among their bases."""
     written: tuple[str, ...]
     """Each text in the first two arguments of a call of one of WRITERS."""
+    functions: tuple[Function, ...]
 
 
 @cache
@@ -33,6 +43,7 @@ def facts(path: Path) -> Facts:
     imports: dict[str, tuple[str, str]] = {}
     classes: list[tuple[str, tuple[str, ...]]] = []
     written: list[str] = []
+    functions: list[Function] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         kind = type(node)  # which is several times as fast as patterns are
         if kind is ast.Name or kind is ast.Attribute:
@@ -44,12 +55,35 @@ def facts(path: Path) -> Facts:
             names.append((node.arg, node.lineno))
         elif kind is ast.FunctionDef or kind is ast.AsyncFunctionDef:
             names.append((node.name, node.lineno))
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            functions.append(Function(node.name, node.lineno, lines, tuple(own_variables(node))))
         elif kind is ast.ClassDef:
             names.append((node.name, node.lineno))
             classes.append((node.name, tuple(base.id for base in node.bases if isinstance(base, ast.Name))))
         elif kind is ast.ImportFrom:
             imports |= {each.asname or each.name: (node.module or "", each.name) for each in node.names}
-    return Facts(tuple(names), imports, tuple(classes), tuple(written))
+    return Facts(tuple(names), imports, tuple(classes), tuple(written), tuple(functions))
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def own_variables(function: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the names that a function itself binds, with lines; those of functions and comprehensions in it are theirs."""
+    nodes = list(ast.iter_child_nodes(function))
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, _FUNCTIONS):
+            continue
+        if isinstance(node, _COMPREHENSIONS):
+            yield from ((named.target.id, named.lineno) for named in ast.walk(node) if isinstance(named, ast.NamedExpr))
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        nodes += ast.iter_child_nodes(node)
 
 
 def _written_by(call: ast.Call) -> Iterator[str]:

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from tests.architecture.structure import ROOT, module_of, sources
-from tests.architecture.syntax import facts
+from tests.architecture.syntax import facts, own_variables
 
 INSTEAD = {
     "event, record, report, notify or configured": ("tell", "tells", "told", "telling", "tellings", "teller", "tale"),
@@ -129,22 +129,13 @@ def is_participle(name):
     return word not in VERBS and (word in PARTICIPLES or (word.endswith("ed") and len(word) > 3 and "_" not in word))
 
 
-@cache
-def tree_of(path):
-    return ast.parse(path.read_text())
-
-
-def _functions(path):
-    return [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-
-
 def test_no_module_and_no_class_is_named_by_a_participle_alone():
     modules = [str(path.relative_to(ROOT)) for path in sources() if path.stem in PARTICIPLES]
     classes = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        f"{path.relative_to(ROOT)}: {name}"
         for path in sources()
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.ClassDef) and node.name.strip("_").lower() in PARTICIPLES - VERBS
+        for name, _ in facts(path).classes
+        if name.strip("_").lower() in PARTICIPLES - VERBS
     ]
 
     assert [] == modules + classes
@@ -152,41 +143,23 @@ def test_no_module_and_no_class_is_named_by_a_participle_alone():
 
 def test_no_function_is_named_by_a_participle_alone():
     names = [
-        (str(path.relative_to(ROOT)), node.name, node.lineno)
+        (str(path.relative_to(ROOT)), function.name, function.line)
         for path in sources()
-        for node in _functions(path)
-        if is_participle(node.name)
+        for function in facts(path).functions
+        if is_participle(function.name)
     ]
 
     assert [] == [f"{file}:{line}: {name}" for file, name, line in names if (file, name) not in ESTABLISHED]
     assert {(file, name) for file, name, _ in names} >= ESTABLISHED, "what is gone is established no longer"
 
 
-def own_variables(function):
-    """Return the names that a function itself binds, with lines; those of functions and comprehensions in it are theirs."""
-    nodes, bound = list(ast.iter_child_nodes(function)), {}
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            continue
-        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            bound |= {each.target.id: each.lineno for each in ast.walk(node) if isinstance(each, ast.NamedExpr)}
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            bound[node.id] = node.lineno
-        elif isinstance(node, ast.arg):
-            bound[node.arg] = node.lineno
-        nodes += ast.iter_child_nodes(node)
-    return bound
-
-
 def test_a_variable_of_a_long_function_is_named_by_what_it_holds():
     assert [] == [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in sources()
-        for function in _functions(path)
-        if function.end_lineno - function.lineno + 1 >= VAGUE_LINES
-        for name, line in own_variables(function).items()
+        for function in facts(path).functions
+        if function.lines >= VAGUE_LINES
+        for name, line in function.variables
         if name in VAGUE
     ]
 
@@ -201,7 +174,7 @@ def test_a_variable_of_a_long_function_is_named_by_what_it_holds():
     ],
 )
 def test_variables_of_a_function_are_its_own(text, names):
-    assert names == set(own_variables(ast.parse(text).body[0]))
+    assert names == {name for name, _ in own_variables(ast.parse(text).body[0])}
 
 
 @pytest.mark.parametrize(
