@@ -28,14 +28,27 @@ class Layer:
     workers: int
     dist: str
     seconds: int
+    is_longest_first: bool = False
 
     @property
     def command(self) -> list[str]:
         """The words of pytest."""
-        spread = ("-n", str(self.workers), "--dist", self.dist)
+        # Without that option, files with many tests would begin first, however short these are.
+        order = ("--no-loadscope-reorder",) if self.is_longest_first else ()
+        spread = ("-n", str(self.workers), "--dist", self.dist, *order)
         return [sys.executable, "-m", "pytest", *self.folders, "--slow", "-p", "tests.progress", *spread]
 
 
+_LONGEST = (
+    "faults_as_processes", "mutual_tls", "exchange", "dra_drivers_as_processes", "past", "gate_flips_as_processes", "resizes_as_processes",
+    "claims_as_processes", "supervision", "up", "unbinding_as_processes", "streams_under_pressure", "up_etcd", "components",
+)  # fmt: skip
+LONGEST = (
+    "tests/interop/test_kubectl.py",
+    "tests/durability/test_crash.py",
+    *(f"tests/process/test_{name}.py" for name in _LONGEST),
+)
+"""The files that take longest: `tests.progress` has them begin first, so that no worker is left alone with one at the end."""
 LAYERS = (
     Layer(
         "unit",
@@ -43,7 +56,7 @@ LAYERS = (
         2, "loadfile", 240,
     ),
     Layer("scenarios", ("tests/scenarios",), 2, "load", 240),
-    Layer("process", ("tests/process", "tests/durability", "tests/interop"), 7, "loadfile", 480),
+    Layer("process", ("tests/process", "tests/durability", "tests/interop"), 6, "loadfile", 480, is_longest_first=True),
     Layer("browser", ("tests/browser",), 2, "loadfile", 150),
 )  # fmt: skip
 

@@ -1,6 +1,8 @@
 """What `make check` runs for a change, which tests are slow, and that no folder of tests is in no layer."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from tests.check import beside, without_nested
 from tests.check import main as check
 from tests.conftest import SLOW, SLOW_LAYERS, is_named, layer_of, path_of
-from tests.layers import LAYERS, main
+from tests.layers import LAYERS, LONGEST, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,3 +89,16 @@ def test_a_slow_test_is_run_when_its_file_is_named(words, is_run):
 def test_a_slow_layer_is_run_when_its_folder_is_named(words, is_run):
     assert layer_of("tests/process/test_up.py::test_one") in SLOW_LAYERS
     assert is_named("tests/process/test_up.py::test_one", list(map(path_of, words))) == is_run
+
+
+def test_the_files_that_take_longest_are_there():
+    assert [] == [name for name in LONGEST if not (ROOT / name).is_file()]
+
+
+def test_the_files_that_take_longest_begin_first(tmp_path):
+    command = next(layer.command for layer in LAYERS if layer.is_longest_first)
+    words = [*command[1 : command.index("-n")], "--collect-only", "-p", "no:cacheprovider"]
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    files = list(dict.fromkeys(line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line))
+
+    assert list(LONGEST) == files[: len(LONGEST)], done.stderr
