@@ -56,7 +56,7 @@ LAYERS = (
         2, "loadfile", 240,
     ),
     Layer("scenarios", ("tests/scenarios",), 2, "load", 240),
-    Layer("process", ("tests/process", "tests/durability", "tests/interop"), 6, "loadfile", 480, is_longest_first=True),
+    Layer("process", ("tests/process", "tests/durability", "tests/interop"), 5, "loadfile", 480, is_longest_first=True),
     Layer("browser", ("tests/browser",), 2, "loadfile", 150),
 )  # fmt: skip
 
