@@ -291,13 +291,7 @@ def _encode_file(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Write a folder for every component below `--out`, each with only its own credentials, and `admin/kubeconfig`.
-
-    The API server's folder has every token, because it must check them. The authority's key is in a folder of its
-    own, which no component gets. A second run renews certificates that expire within a month, and with `--renew`
-    all. Raises: OSError; SystemExit for wrong usage.
-    """
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m services.runtime.credentials", description=main.__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--host", required=True, help="name that all kubelet hosts share as their credential")
@@ -328,6 +322,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="folder of files of switches, which are emptied, so that a mesh that is started has its own switches",
     )
     parser.add_argument("--renew", action="store_true", help="renew all certificates [KEPLAB_RENEW=1]")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write a folder for every component below `--out`, each with only its own credentials, and `admin/kubeconfig`.
+
+    The API server's folder has every token, because it must check them. The authority's key is in a folder of its
+    own, which no component gets. A second run renews certificates that expire within a month, and with `--renew`
+    all. Raises: OSError; SystemExit for wrong usage.
+    """
+    parser = _parser()
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
     for path in sorted(arguments.switches.iterdir()) if arguments.switches is not None else ():
