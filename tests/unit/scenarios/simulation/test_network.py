@@ -18,23 +18,47 @@ from services.client.link_faults import LinkFaults
 REQUEST = Request(verb="create", resource="pods", name="p", deadline_s=5.0)
 
 
+class Ticks:
+    """The server's end of a watch with an event every second."""
+
+    is_over = False
+
+    def __init__(self, notify):
+        self._loop, self._notify, self._events = asyncio.get_running_loop(), notify, []
+        self._rv = 0
+        self._timer = self._loop.call_later(1.0, self._tick)
+
+    def _tick(self):
+        self._rv += 1
+        self._events.append(WatchEvent(type="ADDED", rv=self._rv))
+        self._timer = self._loop.call_later(1.0, self._tick)
+        self._notify(self)
+
+    def take(self):
+        taken, self._events = self._events, []
+        return taken
+
+    def close(self):
+        self.is_over = True
+        self._timer.cancel()
+
+
 class Echo:
     """A server that remembers when it was called and sends a watch event every second."""
 
     def __init__(self):
-        self.calls = []
+        self.calls, self.watches = [], []
 
     def api_for(self, identity):
         return self
 
-    async def call(self, request):
+    def begin(self, request):
         self.calls.append(round(asyncio.get_running_loop().time(), 3))
         return Response(code=201)
 
-    async def watch(self, request):
-        for rv in range(1, 100):
-            await asyncio.sleep(1.0)
-            yield [WatchEvent(type="ADDED", rv=rv)]
+    def open_watch(self, request, notify):
+        self.watches.append(Ticks(notify))
+        return self.watches[-1]
 
 
 def run_simulated(scenario):
