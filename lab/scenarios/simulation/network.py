@@ -247,7 +247,14 @@ class Network:
             self._answers.pop(answer, None)
             return
         delay_s = self.delay(transport.down, transport, "reply", (request, response))
-        self.loop.call_later(delay_s, self._deliver, answer, response, context=self.context)
+        deliver = self._deliver if delay_s else self._deliver_last
+        self.loop.call_later(delay_s, deliver, answer, response, context=self.context)
+
+    def _deliver_last(self, answer: Answer, response: Response) -> None:
+        """Deliver an answer over a link without latency after the watch events of its moment: who asks over it, a
+        scenario's observer, has then seen what was answered.
+        """
+        self.loop.call_soon(self._deliver, answer, response, context=self.context)
 
     def _deliver(self, answer: Answer, response: Response) -> None:
         self._answers.pop(answer, None)

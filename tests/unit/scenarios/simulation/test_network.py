@@ -71,6 +71,41 @@ def run_simulated(scenario):
     simloop.run(main(), seed=1)
 
 
+class Commits(Echo):
+    """A server whose writes are answered and published at one moment, as its writer does."""
+
+    def begin(self, request):
+        answer = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(self._commit, answer)
+        return answer
+
+    def _commit(self, answer):
+        answer.set_result(Response(code=201))
+        self.watches[0]._tick()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_over_a_link_without_latency_an_answer_comes_after_the_event_of_its_write(seed):
+    async def main():
+        network, server, seen = Network(random.Random(1)), Commits(), []
+        network.open(server.api_for, Lifetime("apiserver", 1))
+        link = network.profile("observer")
+        link.latency_min_s = link.latency_max_s = 0.0
+        api = SimApi(SimTransport(network, Lifetime("observer", 1)), ADMIN)
+
+        async def look():
+            async for batch in api.watch(WatchRequest(resource="pods")):
+                seen.extend(batch)
+
+        task = asyncio.create_task(look())
+        await asyncio.sleep(0.1)
+        await api.call(REQUEST)
+        assert 1 == len(seen)
+        task.cancel()
+
+    simloop.run(main(), seed=seed)
+
+
 def test_a_request_on_the_wire_arrives_although_its_sender_is_killed():
     async def scenario(network, echo, api, life):
         network.profile("client").faults = LinkFaults(slow_s=1.0)
