@@ -74,10 +74,10 @@ class _Monitor:
         if not self._is_active or resource != self._resource:
             return
         if self._judging.holds():
-            self._seen = self._seen or self._judging.found()
+            self._seen = self._seen or self._judging.finding()
         else:
             self._is_active, self._failed_s = False, self._observer.now_s
-            self._seen = self._judging.found()
+            self._seen = self._judging.finding()
 
     def close(self) -> Judgement:
         self._is_active = False

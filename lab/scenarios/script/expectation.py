@@ -147,7 +147,7 @@ class Expectation:
             return self.holds_for(len(documents)), f"{len(documents)} found"
         seen = [self.value_in(document) for document in documents]
         wrong = [each for each in seen if not self.allows(each)]
-        return bool(seen) and not wrong, _shown(wrong or seen)
+        return bool(seen) and not wrong, _text_of_some(wrong or seen)
 
     def selects(self, document: Document) -> bool:
         """Return whether an object passes all filters."""
@@ -187,7 +187,7 @@ class Judging:
 
     def judge(self) -> tuple[bool, str]:
         """Return whether it holds now, and what was found."""
-        return self.holds(), self.found()
+        return self.holds(), self.finding()
 
     def holds(self) -> bool:
         """Examine what has changed, and return whether it holds now."""
@@ -204,7 +204,7 @@ class Judging:
             return wanted.holds_for(len(self._selected))
         return bool(self._selected) and not self._wrong
 
-    def found(self) -> str:
+    def finding(self) -> str:
         """Return what the last `holds` found, as a text."""
         wanted = self._expectation
         if wanted.what == "created":
@@ -212,7 +212,7 @@ class Judging:
         if wanted.what == "count":
             return f"{len(self._selected)} found"
         keys = self._wrong or self._selected
-        return _shown([self._selected[key] for key in self._world.keys(wanted.resource) if key in keys])
+        return _text_of_some([self._selected[key] for key in self._world.keys(wanted.resource) if key in keys])
 
     def _to_examine(self) -> tuple[Iterable[Key], int]:
         resource = self._expectation.resource
@@ -234,7 +234,7 @@ class Judging:
             self._wrong[key] = None
 
 
-def _shown(seen: list[tuple[str, str]]) -> str:
+def _text_of_some(seen: list[tuple[str, str]]) -> str:
     return ", ".join(f"{name}: {value or '(empty)'}" for name, value in seen[:3]) or "none found"
 
 

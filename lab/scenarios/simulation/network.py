@@ -207,7 +207,7 @@ class Network:
         if isinstance(begun, Response):
             self._reply(transport, request, answer, begun)
         elif isinstance(begun, asyncio.Future):
-            served = partial(self._served, transport, up.life, request, answer)
+            served = partial(self._on_answered, transport, up.life, request, answer)
             begun.add_done_callback(served, context=self.server_context)
         else:
             work = self._serve(transport, begun, request, answer)
@@ -222,7 +222,7 @@ class Network:
             response = _refusal(error)
         self._reply(transport, request, answer, response)
 
-    def _served(
+    def _on_answered(
         self,
         transport: SimTransport,
         life: Lifetime,

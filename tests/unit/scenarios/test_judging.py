@@ -97,8 +97,8 @@ def test_only_what_has_changed_is_examined(monkeypatch):
 
 def test_who_no_longer_listens_is_not_called():
     observer = Observer(None, Clock(), random.Random(0))
-    heard = []
-    end = observer.on_change(heard.append)
+    resources = []
+    end = observer.on_change(resources.append)
     store = observer._informers["pods"].lister
     _apply(store, 1, ("remove", "a", None))
     _apply(store, 2, ("put", "a", {"phase": "", "node": "", "app": "", "memory": "1Gi"}))
@@ -106,4 +106,4 @@ def test_who_no_longer_listens_is_not_called():
     end()
     _apply(store, 3, ("remove", "a", None))
 
-    assert ["pods"] == heard
+    assert ["pods"] == resources
