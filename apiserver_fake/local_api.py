@@ -42,15 +42,26 @@ class LocalApi(msgspec.Struct, frozen=True):
     identity: Identity
     kind: SpanKind = "internal"
 
-    async def call(self, request: Request) -> Response:
-        """Answer one request; refusals are Responses too."""
+    def begin(self, request: Request) -> Response | Awaitable[Response]:
+        """Begin a call and return its answer, or an awaitable for it; refusals are Responses too.
+
+        An awaitable future is the writer's: await it shielded, or not at all (P1).
+        """
         identity = self.identity
         if request.as_user:
             try:
                 identity, request = self.server.callers.acting(identity, request)
             except ApiError as error:
                 return refusal(error)
-        begun = self.server.start(identity, request, self.kind)
+        return self.server.start(identity, request, self.kind)
+
+    def open_watch(self, request: WatchRequest, notify: Notify) -> Watcher:
+        """Begin a watch; `notify` is called whenever there are events to take. Raises: ApiError."""
+        return self.server.open_watch(self.identity, request, notify)
+
+    async def call(self, request: Request) -> Response:
+        """Answer one request; refusals are Responses too."""
+        begun = self.begin(request)
         if isinstance(begun, Response):
             return begun
         # Shielded: a caller that gives up must not cancel its write half way (P1).

@@ -292,7 +292,7 @@ class ApiServer:
 
     # -- entry points
 
-    def api_for(self, identity: Identity, kind: SpanKind = "internal") -> Api:
+    def api_for(self, identity: Identity, kind: SpanKind = "internal") -> LocalApi:
         """Return the API of this server for an identity. `kind`: whether calls come from this process (internal) or
         from another one (`server`).
         """

@@ -22,7 +22,8 @@ from lab.benchmarks.mesh import BenchResult, bench_mesh
 from lab.benchmarks.report import LARGE, SMALL, Figures, growth, write
 from lab.benchmarks.rest import bench_rest
 from lab.benchmarks.running_mesh import LOAD
-from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.loading import load_scenario
+from lab.scenarios.run import simulate
 from services.api.switches import Value
 
 Say = Callable[[str], None]

@@ -24,8 +24,9 @@ from lab.benchmarks.result import Result
 from lab.recordings.format import SUFFIX, Meta
 from lab.recordings.reader import Recording
 from lab.recordings.writer import Writer
+from lab.scenarios.loading import load_scenario
 from lab.scenarios.recording import run_recorder
-from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.run import simulate
 from services.api.wire import WatchEvent
 from services.telemetry.eventlog import Line
 

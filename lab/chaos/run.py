@@ -21,10 +21,11 @@ import msgspec
 
 from lab.chaos.plan import EVERYTHING, Fault, draw
 from lab.scenarios.invariants import Auditor, unrest_of
+from lab.scenarios.loading import load_scenario
 from lab.scenarios.mesh import Mesh, Site
 from lab.scenarios.observer import Observer
 from lab.scenarios.result import RunResult
-from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.run import simulate
 from lab.scenarios.script.scenario import Scenario
 from lab.scenarios.simulation.simulated_mesh import SimMesh
 from lab.scenarios.sweep import Job, Outcome, crash_outcome, outcome_of

@@ -96,9 +96,9 @@ def cli() -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if COMPLETING in os.environ:
-        from lab.cli import bash_completion
+        from lab.cli import completing
 
-        bash_completion.register()
+        completing.register_bash()
     try:
         words = None if arguments is None else list(arguments)
         color = False if os.environ.get("NO_COLOR") else None

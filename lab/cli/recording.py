@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from lab.cli.output import F, refusing
+from lab.cli.output import refusing
+from lab.cli.run_options import NO_RUNS
 from lab.recordings.writer import NotRecordable
 from lab.runs.folder import RunsFolder
 from lab.runs.origin import origin_of
@@ -22,32 +23,6 @@ from services.telemetry.eventlog import Line
 
 if TYPE_CHECKING:
     from lab.experiments.document import Comparison
-
-RUNS_DEFAULT = "runs"
-RUNS_VARIABLE = "KEPLAB_RUNS"
-NO_RUNS = "none"
-
-
-def runs_option(command: F) -> F:
-    """Add `--runs DIR` to a command that runs something; the parameter is called `runs`."""
-    return _option("directory for the record of the run (`keplab runs`); none: keep no record")(command)
-
-
-def runs_folder_option(command: F) -> F:
-    """Add `--runs DIR` to a command that reads records; the parameter is called `runs`."""
-    return _option("directory of the records of runs")(command)
-
-
-def _option(what: str) -> Callable[[F], F]:
-    return click.option(
-        "--runs",
-        metavar="DIR",
-        default=RUNS_DEFAULT,
-        envvar=RUNS_VARIABLE,
-        show_envvar=True,
-        show_default=True,
-        help=what,
-    )
 
 
 class Recording:

@@ -6,9 +6,7 @@ import os
 import socket
 import tempfile
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -22,24 +20,6 @@ from services.runtime.set_file import words_of
 
 CREDENTIALS = "/credentials/lab"
 CONFIGZ_MAX_S = 10.0
-
-
-def running_mesh_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name the mesh."""
-    command = click.option(
-        "--containers",
-        metavar="PROJECT",
-        default="",
-        help="run against the mesh in the containers of a compose project; faults kill, pause and cut off its "
-        "containers",
-    )(command)
-    return click.option(
-        "--server",
-        metavar="HOST:PORT",
-        default="",
-        envvar="KEPLAB_LAB_SERVER",
-        help="run against the mesh with this gRPC address, as docker compose run lab does",
-    )(command)
 
 
 def running_mesh(server: str, containers: str) -> Access | None:

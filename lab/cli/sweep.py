@@ -11,27 +11,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from lab.cli.live import progress_bar
-from lab.cli.output import F, print_table
+from lab.cli.output import print_table
 from lab.experiments.wording import count_text
 from lab.scenarios.observer import Observer
 from lab.scenarios.sweep import Job, Outcome, run_jobs
 
 SHOWN_MAX = 20
 """Largest number of failures that are printed; a record and `-o json` have all."""
-
-
-def workers_option(command: F) -> F:
-    """Add `--workers` to a command."""
-    count = click.IntRange(0, 64)
-    return click.option("--workers", type=count, default=0, help="number of worker processes; 0: one for each core")(
-        command
-    )
-
-
-def sweep_options(command: F) -> F:
-    """Add `--record` and `--workers` to a command."""
-    where = "file that remembers finished runs; the same command goes on from it"
-    return click.option("--record", type=click.Path(path_type=Path), help=where)(workers_option(command))
 
 
 FAILED = "{task.fields[failed]} failed"

@@ -11,10 +11,11 @@ from lab.experiments.decisions import DecisionsDigest
 from lab.experiments.document import ArmRun, Run
 from lab.experiments.fates import fate_of
 from lab.recordings.writer import NotRecordable
+from lab.scenarios.loading import load_scenario
 from lab.scenarios.processes.access import Access
 from lab.scenarios.recording import RunRecorder, run_recorder
 from lab.scenarios.result import RunResult
-from lab.scenarios.run import load_scenario, run_against, run_as_processes, simulate
+from lab.scenarios.run import run_against, run_as_processes, simulate
 from lab.scenarios.runner import Progress
 from lab.scenarios.script.scenario import Scenario, ScriptError
 from services.api.switches import SwitchError, Switches

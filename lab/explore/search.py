@@ -17,7 +17,8 @@ from lab.explore.recorder import Break, Finding, Recorder, Recording, Trial, bre
 from lab.explore.replay import Replay
 from lab.explore.schedules import Moment, Plan, Schedule, landmarks, share
 from lab.explore.shrinker import shrink
-from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.loading import load_scenario
+from lab.scenarios.run import simulate
 from lab.scenarios.script.scenario import ScriptError
 from lab.scenarios.sweep import runs_of
 from services.api.switches import Switches

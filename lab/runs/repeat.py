@@ -13,9 +13,10 @@ from lab.runs.record import Origin, RunRecord, UnknownRun
 from lab.runs.recorder import Compressed
 from lab.scenarios.decisions.decision import Decision
 from lab.scenarios.decisions.scores import ScoredDecisions, SimulatedMesh
+from lab.scenarios.loading import load_scenario
 from lab.scenarios.result import RunResult
 from lab.scenarios.revision import revision
-from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.run import simulate
 from lab.scenarios.runner import Progress
 from lab.scenarios.script.scenario import Scenario, ScriptError
 from services.api.switches import SwitchError, Switches, Value

@@ -5,7 +5,7 @@ It watches as an administrator over a link without latency, so it sees the store
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
-from services.api.meta import AnyObject, Document, Resource, View
+from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.resources import resources
 from services.api.seams import Clock, Random
 from services.api.wire import Api
@@ -67,13 +67,17 @@ class Observer:
         self._clock, self._arrivals = clock, arrivals
         self._ended_s: float | None = None
         self._informers: dict[str, Informer[Any]] = {}
-        self._created: dict[str, dict[str, str]] = {}
-        self._decoded: dict[str, dict[Any, tuple[int, Document]]] = {}
-        self._handlers: list[Callable[[str], None]] = []
+        self._uids: dict[str, set[str]] = {}
+        self._names: dict[str, list[str]] = {}
+        self._changed: dict[str, dict[Key, int]] = {}
+        self._changes = 0
+        self._decoded: tuple[str, Key, Document] | None = None
+        self._handlers: dict[int, Callable[[str], None]] = {}
+        self._handlers_total = 0
         followed: list[str | Resource] = [*RESOURCES, *defined]
         for resource in followed:
             name = resource if isinstance(resource, str) else resource.name
-            self._created[name], self._decoded[name] = {}, {}
+            self._uids[name], self._names[name], self._changed[name] = set(), [], {}
             view = VIEWS.get(name, AnyObject)
             place = NAMESPACES.get(name, "")
             informer: Informer[Any] = Informer(
@@ -83,12 +87,18 @@ class Observer:
             self._informers[name] = informer
 
     def _handler(self, resource: str) -> Callable[[Change[Any]], None]:
-        created = self._created[resource]
+        uids, names, changed = self._uids[resource], self._names[resource], self._changed[resource]
         is_recorded = resource in self.recorded.followed
 
         def on_change(change: Change[Any]) -> None:
             meta = change.object.metadata
-            created.setdefault(meta.uid, meta.name)
+            if meta.uid not in uids:
+                uids.add(meta.uid)
+                names.append(meta.name)
+            self._changes += 1
+            self._decoded = None
+            changed.pop(meta.key, None)  # so that it comes last
+            changed[meta.key] = self._changes
             if is_recorded:
                 document = partial(self._informers[resource].lister.document, meta.key)
                 self.recorded.observe(resource, meta.uid, self.now_s, document, is_gone=change.new is None)
@@ -105,7 +115,7 @@ class Observer:
                 self.device_use.on_claim(change, self.now_s)
             elif resource == POD_GROUPS:
                 self.history.observe_group(change, self.now_s)
-            for handler in self._handlers:
+            for handler in tuple(self._handlers.values()):
                 handler(resource)
 
         return on_change
@@ -119,9 +129,16 @@ class Observer:
         """Stop the observer's time now: changes seen later count as having happened by now."""
         self._ended_s = self.now_s
 
-    def on_change(self, handler: Callable[[str], None]) -> None:
-        """Call `handler(resource)` after every change; it must not wait."""
-        self._handlers.append(handler)
+    def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
+        """Call `handler(resource)` after every change; it must not wait. Return a function that ends this."""
+        self._handlers_total += 1
+        number = self._handlers_total
+        self._handlers[number] = handler
+
+        def end() -> None:
+            self._handlers.pop(number, None)
+
+        return end
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -162,22 +179,35 @@ class Observer:
         )
 
     def documents(self, resource: str) -> Iterable[Document]:
-        """Return the stored objects; each version is decoded once. Raises: NotFound for a kind that is not followed."""
+        """Return the stored objects, freshly decoded. Raises: NotFound for a kind that is not followed."""
+        documents = (self.document(resource, key) for key in self.keys(resource))
+        return [document for document in documents if document is not None]
+
+    def keys(self, resource: str) -> Iterable[Key]:
+        """Return the keys of the stored objects. Raises: NotFound for a kind that is not followed."""
         if resource not in self._informers:
             raise NotFound(f"{resource}: no such kind is served; `enable-crds` serves KWOK's")
-        lister, decoded = self._informers[resource].lister, self._decoded[resource]
-        stored_documents: list[Document] = []
-        for view in lister.all():
-            key, rv = view.metadata.key, view.metadata.rv
-            held = decoded.get(key)
-            if held is None or held[0] != rv:
-                document = lister.document(key)
-                if document is None:
-                    continue
-                held = decoded[key] = (rv, document)
-            stored_documents.append(held[1])
-        return stored_documents
+        return self._informers[resource].lister.keys()
 
-    def created_names(self, resource: str) -> Iterable[str]:
-        """Return the names of all objects of a resource that were ever seen."""
-        return self._created[resource].values()
+    def document(self, resource: str, key: Key) -> Document | None:
+        """Return one stored object; None if there is none. One that is asked for again at once is not decoded again."""
+        if self._decoded is not None and self._decoded[:2] == (resource, key):
+            return self._decoded[2]
+        document = self._informers[resource].lister.document(key)
+        if document is not None:
+            self._decoded = (resource, key, document)
+        return document
+
+    def changed_since(self, resource: str, change: int) -> tuple[list[Key], int]:
+        """Return the keys of what has changed since that change, each once, and the number of the newest change."""
+        keys: list[Key] = []
+        changed = self._changed[resource]
+        for key in reversed(changed):
+            if changed[key] <= change:
+                break
+            keys.append(key)
+        return keys, self._changes
+
+    def created_names(self, resource: str) -> Sequence[str]:
+        """Return the names of all objects of a resource that were ever seen, in the order of their creation."""
+        return self._names[resource]

@@ -20,12 +20,13 @@ from lab.scenarios.absent_parts import absent_parts
 from lab.scenarios.initial_state import State, StateError, defined_by
 from lab.scenarios.invariants import Auditor
 from lab.scenarios.invariants.auditor import checks
+from lab.scenarios.loading import load_scenario, measures_of
 from lab.scenarios.measures.history import SEEN_BY_CLIENTS, Measures
 from lab.scenarios.measures.queue_pools import QueuePools
 from lab.scenarios.measures.recorded import Recorded
-from lab.scenarios.measures.scenario_measures import FinishedRun, ScenarioMeasure, stated_measure, wanted_by
+from lab.scenarios.measures.scenario_measures import FinishedRun, wanted_by
 from lab.scenarios.mesh import Mesh, MeshPlan, NotPossible, identity_named
-from lab.scenarios.observer import RESOURCES, Observer
+from lab.scenarios.observer import Observer
 from lab.scenarios.observer_progress import Ending, PodCommits
 from lab.scenarios.processes.access import Access
 from lab.scenarios.recording import RunRecorder
@@ -34,10 +35,8 @@ from lab.scenarios.runner import Progress, ScenarioRun, run_scenario
 from lab.scenarios.script.blocks import BlockError, locate_error
 from lab.scenarios.script.drivers import drivers_beside
 from lab.scenarios.script.nodes import node_definition
-from lab.scenarios.script.operations import Operation, as_scenario, is_operations, mistaken_object, read_operations
 from lab.scenarios.script.scenario import Scenario, ScriptError
 from lab.scenarios.script.streams import coming_nodes
-from lab.scenarios.script.verbs import read_scenario
 from lab.scenarios.simulation import simloop
 from lab.scenarios.simulation.imported_state import begun_state
 from lab.scenarios.simulation.simulated_mesh import SimMesh
@@ -62,42 +61,6 @@ if TYPE_CHECKING:
 COUNTS: Final = "I33"
 """Id of the invariant that a run's counts of pods equal the store's commits."""
 NO_LOGS: Final = "the event logs of a mesh that runs already are not here"
-
-
-def load_scenario(path: str | Path) -> Scenario:
-    """Read a scenario file. Raises: ScriptError, also when the file cannot be read."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ScriptError(f"{path}: a scenario is text in UTF-8, byte {error.start} is not: {error.reason}") from None
-    except OSError as error:
-        raise ScriptError(f"{path}: {error.strerror or error}") from None
-    operations: tuple[Operation, ...] = ()
-    if is_operations(text):
-        try:
-            name, operation_list = read_operations(text)
-        except ValueError as error:
-            raise ScriptError(f"{path}: {error}") from None
-        operations, text = tuple(operation_list), as_scenario(name, operation_list)
-    elif mistake := mistaken_object(text):
-        raise ScriptError(f"{path}: {mistake}")
-    scenario = replace(read_scenario(text, str(path)), operations=operations)
-    measures_of(scenario)
-    return scenario
-
-
-def measures_of(scenario: Scenario) -> tuple[ScenarioMeasure, ...]:
-    """Return the measures that the scenario states. Raises: ScriptError naming the line."""
-    measures: dict[str, ScenarioMeasure] = {}
-    for number, text in scenario.measures:
-        try:
-            scenario_measure = stated_measure(text, lambda resource: resource in RESOURCES)
-            if scenario_measure.measure.name in measures:
-                raise ValueError(f"measure {scenario_measure.measure.name} is stated twice")
-        except ValueError as error:
-            raise ScriptError(f"{scenario.path}:{number}: {error}") from None
-        measures[scenario_measure.measure.name] = scenario_measure
-    return tuple(measures.values())
 
 
 def plan_of(

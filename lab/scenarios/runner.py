@@ -68,19 +68,20 @@ class _Monitor:
         self._seen = ""
         self._is_active = True
         self._on_change(self._resource)
-        observer.on_change(self._on_change)
+        self._stop_listening = observer.on_change(self._on_change)
 
     def _on_change(self, resource: str) -> None:
         if not self._is_active or resource != self._resource:
             return
-        holds, seen = self._judging.judge()
-        if holds:
-            self._seen = self._seen or seen
+        if self._judging.holds():
+            self._seen = self._seen or self._judging.finding()
         else:
-            self._is_active, self._failed_s, self._seen = False, self._observer.now_s, seen
+            self._is_active, self._failed_s = False, self._observer.now_s
+            self._seen = self._judging.finding()
 
     def close(self) -> Judgement:
         self._is_active = False
+        self._stop_listening()
         at_s = self._observer.now_s if self._failed_s is None else self._failed_s
         return Judgement(self._step.line, self._step.text, self._failed_s is None, self._seen, at_s)
 
@@ -302,15 +303,15 @@ class _StepFailed(Exception):
 
 async def _within(observer: Observer, expectation: Expectation, limit_s: float) -> tuple[bool, str]:
     changed = asyncio.Event()
-    observer.on_change(lambda resource: changed.set() if resource == expectation.resource else None)
+    end = observer.on_change(lambda resource: changed.set() if resource == expectation.resource else None)
     judging = Judging(expectation, observer)
-    holds, seen = judging.judge()
     try:
         async with asyncio.timeout(limit_s):
-            while not holds:
+            while not judging.holds():
                 await changed.wait()
                 changed.clear()
-                holds, seen = judging.judge()
     except TimeoutError:
-        holds, seen = judging.judge()
-    return holds, seen
+        pass
+    finally:
+        end()
+    return judging.judge()

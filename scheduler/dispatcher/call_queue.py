@@ -93,7 +93,9 @@ class CallQueue:
         old = self._records.get(uid)
         if old is not None:
             is_old_running = self._running.get(uid) is old
-            if RELEVANCES[call.call_type] < RELEVANCES[old.call.call_type]:
+            # A bind overwrites no report in a condition of its own: what clears it waits until the bind is answered.
+            is_behind = is_old_running and isinstance(call, StatusPatch) and call.is_report
+            if RELEVANCES[call.call_type] < RELEVANCES[old.call.call_type] and not is_behind:
                 return call_id, {call_id: Ending.SKIPPED}
             if call.call_type == old.call.call_type:
                 call = call.merge(old.call)

@@ -6,7 +6,7 @@ the stream, a relist or a late direct reply brings an older state (guarantees C2
 
 import hashlib
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -17,6 +17,11 @@ from services.reconcile.controller import Change
 
 V = TypeVar("V", bound=View)
 Handler = Callable[[Change[V]], None]
+
+SHARED_MAX: Final = 64
+"""Number of bodies whose views other stores of this process may share; a change reaches all of them soon."""
+_shared: dict[tuple[type[View], int], tuple[bytes, View]] = {}
+"""View by its type and the identity of its bytes, the newest last. Views are frozen, so who holds one cannot tell."""
 
 TOMBSTONE_S = 300.0
 """Seconds for which a deleted key is remembered: the server's window (guarantees 0)."""
@@ -157,11 +162,18 @@ class Store(Generic[V]):
         if rv <= self._rvs.get(key, 0) or (self._tombstones and rv <= self._tombstones.get(key, (0, 0.0))[0]):
             self.stale_total += 1
             return
-        try:
-            new = self._decoder.decode(body)
-        except UNREADABLE:
-            self.undecodable_total += 1
-            return
+        of_body = (self.view, id(body))
+        if (held := _shared.get(of_body)) is not None and held[0] is body:
+            new: V = held[1]  # type: ignore[assignment]
+        else:
+            try:
+                new = self._decoder.decode(body)
+            except UNREADABLE:
+                self.undecodable_total += 1
+                return
+            _shared[of_body] = (body, new)
+            if len(_shared) > SHARED_MAX:
+                del _shared[next(iter(_shared))]
         old = self._views.get(key)
         self._insert(key, old, new, rv, body)
         self._notify(Change(old, new, rv, traceparent))

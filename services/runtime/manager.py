@@ -9,6 +9,7 @@ leaves one log line, one event line and, if it performed an action, one span.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -121,7 +122,8 @@ class ControllerLoop:
         self._executor = Executor(self._client, self._recorder, seams.events, controller=controller.name)
         self._queue: WorkQueue[Key] = WorkQueue()
         self._causes: dict[Key, dict[str, None]] = {}
-        self._wake = asyncio.Event()
+        self._idle: dict[asyncio.Future[None], None] = {}
+        self._alarm: asyncio.TimerHandle | None = None
         self._has_gate = seams.switches.of(ManagerSwitches).has_own_write_gate
         self._gate = OwnWriteGate(self._cached_version)
         self._outcomes: dict[str, float] = {"done": 0, "unchanged": 0, "requeued": 0, "failed": 0, "terminal": 0}
@@ -141,12 +143,15 @@ class ControllerLoop:
 
     async def run(self) -> None:
         """Work with the controller's number of workers, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._recorder.run())
-            if self._controller.period_s is not None:
-                self._add(SCAN)
-            for _ in range(self._controller.workers):
-                group.create_task(self._worker())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._recorder.run())
+                if self._controller.period_s is not None:
+                    self._add(SCAN)
+                for _ in range(self._controller.workers):
+                    group.create_task(self._worker())
+        finally:
+            self._silence()
 
     def under_way(self) -> dict[str, tuple[object, asyncio.Task[Any]]]:
         """Return the reconciles in progress (`services.runtime.watchdog`)."""
@@ -210,7 +215,8 @@ class ControllerLoop:
             causes = self._causes.setdefault(key, {})
             if len(causes) < CAUSES_MAX:
                 causes[cause] = None
-        self._wake.set()
+        if self._idle:
+            self._wake_workers()
 
     def _on_progress(self) -> None:
         if self._gate.held:
@@ -254,13 +260,42 @@ class ControllerLoop:
             key = self._queue.get(now)
             if key is not None:
                 return key
-            due = self._queue.next_due(now)
-            self._wake.clear()
+            self._set_alarm(now)
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle[turn] = None
             try:
-                async with asyncio.timeout(None if due is None else max(0.001, due - now)):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+                await turn
+            finally:
+                self._idle.pop(turn, None)
+
+    def _wake_workers(self) -> None:
+        """Wake as many idle workers as keys are ready, the longest idle first, and set the alarm."""
+        self._set_alarm(self._clock.now())
+        for turn in list(islice(self._idle, len(self._queue))):
+            del self._idle[turn]
+            if not turn.done():
+                turn.set_result(None)
+
+    def _set_alarm(self, now: float) -> None:
+        """Have idle workers woken when the earliest delayed key is due; one timer serves all of them."""
+        due = self._queue.next_due(now)
+        if due is None or due <= now:
+            return
+        loop = asyncio.get_running_loop()
+        rings_at = loop.time() + max(0.001, due - now)
+        if self._alarm is None or self._alarm.when() > rings_at + 1e-9:
+            self._silence()
+            self._alarm = loop.call_at(rings_at, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        if self._idle:
+            self._wake_workers()
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     async def _reconcile(self, key: Key) -> None:
         """Decide and act once for a key, then say when to look again."""
@@ -379,7 +414,8 @@ class ControllerLoop:
             self._queue.add_after(key, again_s, now)
         if key == SCAN and self._controller.period_s is not None:
             self._queue.add_after(key, self._controller.period_s, now)
-        self._wake.set()
+        if self._idle:
+            self._wake_workers()
         return again_s
 
     def _failed_of(self, key: Key) -> Callable[[Action, str], None] | None:

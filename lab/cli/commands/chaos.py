@@ -7,9 +7,10 @@ import click
 from lab.chaos.run import ChaosJob, digest_elsewhere, run_seed
 from lab.cli.live import console, progress_bar
 from lab.cli.output import EXIT_FAILED, output_option, print_json, refusing, set_option
+from lab.cli.run_options import sweep_options
 from lab.cli.scenario_files import SCENARIO
-from lab.cli.sweep import FAILED, failures, show, sweep, sweep_options
-from lab.scenarios.run import load_scenario
+from lab.cli.sweep import FAILED, failures, show, sweep
+from lab.scenarios.loading import load_scenario
 from lab.scenarios.script.scenario import ScriptError
 from services.api.switches import SwitchError, Switches
 

@@ -17,10 +17,11 @@ import msgspec
 
 from lab.cli import completing
 from lab.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, print_json, refusing, remark, takes
-from lab.cli.recording import NO_RUNS, RUNS_DEFAULT, keep_comparison, runs_option
-from lab.cli.running_mesh import running_mesh, running_mesh_options
+from lab.cli.recording import keep_comparison
+from lab.cli.run_options import NO_RUNS, RUNS_DEFAULT, running_mesh_options, runs_option, sweep_options
+from lab.cli.running_mesh import running_mesh
 from lab.cli.scenario_files import SCENARIO, path_in_command
-from lab.cli.sweep import RunsBar, sweep_options, workers_of
+from lab.cli.sweep import RunsBar, workers_of
 from lab.experiments.arms import Arm, parse_arms
 from lab.experiments.comparison import comparison_of
 from lab.experiments.comparison_request import ComparisonRequest
@@ -30,9 +31,10 @@ from lab.experiments.picture import picture as drawn
 from lab.experiments.record import Header, Record, RecordError
 from lab.experiments.views import csv_rows, markdown, text
 from lab.experiments.wording import count_text
+from lab.scenarios.loading import load_scenario, measures_of
 from lab.scenarios.processes.foreign_mesh import refusal
 from lab.scenarios.revision import revision
-from lab.scenarios.run import load_scenario, measures_of, plan_of
+from lab.scenarios.run import plan_of
 from lab.scenarios.script.scenario import ScriptError
 from lab.scenarios.sweep import runs_of
 from lab.ui.result_page import comparison_page

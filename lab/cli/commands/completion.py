@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from lab.cli import bash_completion
+from lab.cli import completing
 from lab.cli.groups import COMPLETING
 from lab.cli.output import EXIT_OK
 
@@ -30,7 +30,7 @@ def completion(context: click.Context, shell: str) -> int:
     The script completes commands, options, switches and their values, scenarios, kinds, and the processes of the
     running mesh. The first line of the script says where to put it.
     """
-    bash_completion.register()
+    completing.register_bash()
     completer_class = get_completion_class(shell)
     assert completer_class is not None, shell
     root = context.find_root()

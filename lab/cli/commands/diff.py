@@ -11,7 +11,7 @@ from apiserver_fake.registry.differences import Difference, differences
 from lab.cli.live import PodsView, console, progress_bar
 from lab.cli.mesh_api import Objects
 from lab.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, output_option, print_json, refusing
-from lab.cli.recording import runs_folder_option
+from lab.cli.run_options import runs_folder_option
 from lab.cli.sources import kind_named, objects_of, open_recording, source_options
 from lab.experiments.wording import count_text
 from lab.recordings.format import META, SUFFIX
@@ -108,7 +108,7 @@ def _of_arms(
     from lab.cli.run_difference import Side
     from lab.experiments.arms import parse_arms
     from lab.runs.repeat import simulate_decisions
-    from lab.scenarios.run import load_scenario
+    from lab.scenarios.loading import load_scenario
 
     if len(arms) != 2 or len(targets) != 1:
         fail(f"want one FILE and two --arm, not {len(targets)} and {len(arms)}")

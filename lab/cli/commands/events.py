@@ -12,7 +12,7 @@ import msgspec
 
 from lab.cli.live import PodsView, console
 from lab.cli.output import EXIT_FAILED, EXIT_OK, fail, refusing
-from lab.cli.recording import runs_folder_option
+from lab.cli.run_options import runs_folder_option
 from lab.cli.sources import open_recording, recording_of, source_options
 from lab.runs.folder import RunsFolder, Unreadable
 from lab.runs.record import UnknownRun

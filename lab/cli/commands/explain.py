@@ -218,7 +218,8 @@ def _answers(data: Path, path: str, component: str) -> list[dict[str, Any]]:
 
 
 def _simulated_answers(scenario: Path, seed: int, asked: ExplainTarget) -> list[dict[str, Any]]:
-    from lab.scenarios.run import load_scenario, simulate
+    from lab.scenarios.loading import load_scenario
+    from lab.scenarios.run import simulate
     from lab.scenarios.script.scenario import ScriptError
     from services.api.meta import Key
 

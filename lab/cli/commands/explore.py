@@ -19,8 +19,8 @@ from lab.cli.output import (
     set_option,
     write_file,
 )
+from lab.cli.run_options import workers_option
 from lab.cli.scenario_files import SCENARIO
-from lab.cli.sweep import workers_option
 from lab.experiments.wording import count_text
 from lab.explore.diagram import hold_text, short, steps_of, text_diagram
 from lab.explore.moments import Event, EventError, nameable, parse_event
@@ -29,7 +29,7 @@ from lab.explore.recorder import Finding, Trial
 from lab.explore.replay import ReplayError, overtaken_by, read_replay, write_replay
 from lab.explore.search import Report, Task, record, run_replay
 from lab.explore.search import explore as search_orders
-from lab.scenarios.run import load_scenario
+from lab.scenarios.loading import load_scenario
 from lab.scenarios.script.scenario import ScriptError
 from lab.scenarios.script.value_types import parse_duration
 from services.api.switches import Switches

@@ -27,7 +27,8 @@ from lab.cli.results import show_result
 from lab.cli.scenario_files import SCENARIO
 from lab.experiments.wording import count_text
 from lab.scenarios.initial_state import PODS, State, StateError, write_state
-from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.loading import load_scenario
+from lab.scenarios.run import simulate
 from lab.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
 from lab.scenarios.script.value_types import parse_duration
 from lab.scenarios.script.verbs import VERBS, check

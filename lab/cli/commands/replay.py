@@ -47,7 +47,7 @@ from lab.cli.output import (
     takes,
 )
 from lab.cli.results import show_result
-from lab.cli.sweep import workers_option
+from lab.cli.run_options import workers_option
 from lab.exchange.format import Reading, format_named, format_of, open_stream
 from lab.exchange.hooks import Hook, hooks_of
 from lab.exchange.load import Loader
@@ -57,7 +57,8 @@ from lab.exchange.rules import Counted, Rules
 from lab.exchange.stream import Refused, Stream
 from lab.exchange.traces.lifecycles import LifecycleGate
 from lab.scenarios.initial_state import StateError
-from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.loading import load_scenario
+from lab.scenarios.run import simulate
 from lab.scenarios.script.play_verbs import read_speed
 from lab.scenarios.script.scenario import ScriptError
 from lab.scenarios.script.value_types import parse_duration

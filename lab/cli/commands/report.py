@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from lab.cli.output import EXIT_OK, fail, output_option, print_json, refusing
-from lab.cli.recording import runs_folder_option
+from lab.cli.run_options import runs_folder_option
 from lab.runs.folder import PAGE_FILE, RunsFolder, Unreadable
 from lab.runs.record import RunRecord, UnknownRun
 from services.api.errors import UNREADABLE

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lab.cli.output import EXIT_OK, output_option, print_json, print_table
-from lab.cli.recording import runs_folder_option
+from lab.cli.run_options import runs_folder_option
 from lab.runs.folder import RunsFolder
 from lab.runs.record import RunRecord
 from services.api.times import duration, parse_time

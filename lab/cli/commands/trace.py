@@ -13,7 +13,8 @@ from lab.cli.sources import open_recording, recording_of, source_options
 from lab.experiments.trace_page import TracePage, traces_of
 from lab.experiments.waterfall_picture import svg_picture
 from lab.experiments.wording import count_text
-from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.loading import load_scenario
+from lab.scenarios.run import simulate
 from lab.scenarios.script.scenario import ScriptError
 from lab.scenarios.traces.document import document
 from lab.scenarios.traces.waterfall import Row, SpanGraph, Waterfall, bar, label, waterfall

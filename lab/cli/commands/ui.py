@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from lab.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, data_option, fail, takes
-from lab.cli.recording import RUNS_DEFAULT, RUNS_VARIABLE
+from lab.cli.run_options import RUNS_DEFAULT, RUNS_VARIABLE
 from lab.cli.scenario_files import FOLDER, shipped_folder
 from lab.experiments.wording import count_text
 

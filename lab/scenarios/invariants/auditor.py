@@ -5,6 +5,7 @@ An invariant is one file of this folder, named `i<number>_…`; the folder is th
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 
@@ -55,6 +56,9 @@ def checks() -> tuple[type[Check], ...]:
     return tuple(each for each in found if isinstance(each, type) and issubclass(each, Check) and each.id)
 
 
+Take = Callable[[Line, Report], None]
+
+
 class Auditor:
     """Judge of log lines as they come. `violations` holds the first violations; `count` counts all but those by
     hand.
@@ -82,13 +86,16 @@ class Auditor:
         self._view, self._calm, self._written = View(window), Calm(), ByHand()
         context = Context(switches, self._view, self._calm, is_volatile)
         self._checks = [make(context) for make in checks() if make.id not in without]
-        reports: list[tuple[Check, Report]] = [(check, partial(self._report, check.id)) for check in self._checks]
-        self._to_all = [(check.take, report) for check, report in reports if not check.events]
-        self._by_event = {
-            name: [(check.take, report) for check, report in reports if name in (check.events or (name,))]
+        self._reports: list[tuple[Check, Report]] = [(check, partial(self._report, check.id)) for check in self._checks]
+        self._to_all: list[tuple[Take, Report]] = [
+            (check.take, report) for check, report in self._reports if not check.events
+        ]
+        self._by_event: dict[str, list[tuple[Take, Report]]] = {
+            name: [(check.take, report) for check, report in self._reports if name in (check.events or (name,))]
             for name in sorted({name for check in self._checks for name in check.events})
         }
-        self._ticking = [(check, report) for check, report in reports if type(check).tick is not Check.tick]
+        self._of_kinds: dict[str, list[tuple[Take, Report]]] = {}
+        self._ticking = [(check, report) for check, report in self._reports if type(check).tick is not Check.tick]
         self._next_tick_ns = 0
         self._newest: Line | None = None
         self._broken: dict[str, None] = {}
@@ -113,12 +120,26 @@ class Auditor:
             self.forbidden[what] = self.forbidden.get(what, 0) + 1
         elif ev == "store.recovered" and self._volatile:
             self._view.forget()
-        for take, report in self._by_event.get(ev, self._to_all):
+        if ev == "store.commit" and line.obj is not None:
+            takers = self._of_kinds.get(line.obj["kind"]) or self._takers_of(line.obj["kind"])
+        else:
+            takers = self._by_event.get(ev, self._to_all)
+        for take, report in takers:
             take(line, report)
         if line.mono_ns >= self._next_tick_ns:
             self._next_tick_ns = line.mono_ns + TICK_NS
             for check, report in self._ticking:
                 check.tick(line, report)
+
+    def _takers_of(self, kind: str) -> list[tuple[Take, Report]]:
+        """Return the invariants that commits of a kind concern, in order of number."""
+        concerned: list[tuple[Take, Report]] = [
+            (check.take, report)
+            for check, report in self._reports
+            if "store.commit" in (check.events or ("store.commit",)) and kind in (check.kinds or (kind,))
+        ]
+        self._of_kinds[kind] = concerned
+        return concerned
 
     @property
     def objects(self) -> int:

@@ -128,15 +128,15 @@ class Stream:
         if self._position < table.dropped:
             self.is_blind = True
             return []
-        wrong = []
-        index, changes = self._position - table.dropped, table.changes
-        while index < len(changes) and changes[index].rv <= rv:
-            change = changes[index]
+        wrong: list[str] = []
+        end = table.position_after(rv, self._position)
+        if end == self._position:
+            return wrong
+        for change in table.between(self._position, end, self._matches):
             if change.seen_by(self._matches):
                 missed = f"{change.content.namespace}/{change.content.name} at {change.rv}"
                 wrong.append(f"{rule}: {what} came after {self.last}, without {missed}")
-            index += 1
-        self._position = index + table.dropped
+        self._position = end
         return wrong
 
 

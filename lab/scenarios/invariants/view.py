@@ -3,16 +3,18 @@
 Memory is bounded by the live objects and a window of changes, as in the server.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache, partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
 
 from services.api.errors import ApiError
 from services.api.resources import resources
-from services.api.selectors import parse_field_selector
+from services.api.selectors import Term, parse_field_selector
 from services.kwok.definitions import resources as kwok_resources
 from services.telemetry.eventlog import Line
 
@@ -99,7 +101,6 @@ class Stored(msgspec.Struct, frozen=True, gc=False, rename=_IN_A_LINE):
         return self.phase in ("Succeeded", "Failed")
 
 
-Matches = Callable[[Stored], bool]
 _FIELDS: dict[str, Callable[[Stored], str]] = {
     "metadata.name": lambda stored: stored.name,
     "metadata.namespace": lambda stored: stored.namespace,
@@ -107,6 +108,26 @@ _FIELDS: dict[str, Callable[[Stored], str]] = {
     "status.phase": lambda stored: stored.phase,
     "status.nominatedNodeName": lambda stored: stored.nominated,
 }
+
+
+class Matches:
+    """A selection as a predicate. `node`: the one node whose objects it may match; empty if there may be several."""
+
+    def __init__(self, namespace: str, terms: Iterable[Term]) -> None:
+        """Create the predicate for a namespace, "" for all, and terms over the fields of `Stored`."""
+        self._namespace = namespace
+        self._wanted = [(_FIELDS[term.key], term.values, term.op == "in") for term in terms]
+        nodes = [term.values for term in terms if term.key == "spec.nodeName" and term.op == "in"]
+        self.node = next((node for values in nodes if len(values) == 1 for node in values), "")
+
+    def __call__(self, stored: Stored) -> bool:
+        """Return whether the object is selected."""
+        if self._namespace and stored.namespace != self._namespace:
+            return False
+        for value, values, is_in in self._wanted:  # noqa: SIM110  a generator costs more than the terms
+            if (value(stored) in values) != is_in:
+                return False
+        return True
 
 
 @cache
@@ -122,17 +143,7 @@ def matcher(namespace: str, field_selector: str, label_selector: str) -> Matches
         return None
     if any(term.key not in _FIELDS for term in terms):
         return None
-    wanted = [(_FIELDS[term.key], term.values, term.op == "in") for term in terms]
-
-    def matches(stored: Stored) -> bool:  # asked of every change for every watch
-        if namespace and stored.namespace != namespace:
-            return False
-        for value, values, is_in in wanted:  # noqa: SIM110  a generator costs more than the terms
-            if (value(stored) in values) != is_in:
-                return False
-        return True
-
-    return matches
+    return Matches(namespace, terms)
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
@@ -168,8 +179,14 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
         return ("MODIFIED" if was else "ADDED") if now else ("DELETED" if was else "")
 
 
+_rv_of = attrgetter("rv")
+
+
 class Table:
-    """All objects of one kind and its latest changes, oldest first. `dropped`: number of changes already forgotten."""
+    """All objects of one kind and its latest changes, oldest first. `dropped`: number of changes already forgotten.
+
+    Invariant: `_on` has the objects of each node, `_numbers` the kept changes of objects that were or are on it.
+    """
 
     def __init__(self, window: int = WINDOW) -> None:
         self._window = window
@@ -178,27 +195,44 @@ class Table:
         self.dropped = 0
         self.oldest_rv = 0
         """Nothing can be said of versions below."""
+        self._on: dict[str, dict[Key, Stored]] = {}
+        self._numbers: dict[str, list[int]] = {}
 
     def add(self, commit: Commit) -> None:
         """Append the newest change."""
-        key = (commit.content.namespace, commit.content.name)
+        content, before = commit.content, commit.before
+        key = (content.namespace, content.name)
+        number = self.dropped + len(self.changes)
+        if before is not None and before.node:
+            self._on[before.node].pop(key, None)
+            if before.node != content.node:
+                self._numbers[before.node].append(number)
         if commit.type == "DELETED":
             self.objects.pop(key, None)
         else:
-            self.objects[key] = commit.content
+            self.objects[key] = content
+            if content.node:
+                self._on.setdefault(content.node, {})[key] = content
+        if content.node:
+            self._numbers.setdefault(content.node, []).append(number)
         self.changes.append(commit)
-        window = self._window
-        if len(self.changes) > 2 * window:
-            self.oldest_rv = self.changes[window - 1].rv
-            self.dropped += window
-            del self.changes[:window]
+        if len(self.changes) > 2 * self._window:
+            self._forget_older(self._window)
+
+    def _forget_older(self, count: int) -> None:
+        self.oldest_rv = self.changes[count - 1].rv
+        self.dropped += count
+        del self.changes[:count]
+        for numbers in self._numbers.values():
+            del numbers[: bisect_left(numbers, self.dropped)]
 
     def at(self, rv: int, matches: Matches) -> dict[Key, Stored] | None:
         """Return the matching objects as of `rv`; None if it is older than the window."""
         if rv < self.oldest_rv:
             return None
-        objects = {key: stored for key, stored in self.objects.items() if matches(stored)}
-        for commit in self._after(rv):
+        now = self._on.get(matches.node, {}) if matches.node else self.objects
+        objects = {key: stored for key, stored in now.items() if matches(stored)}
+        for commit in reversed(self.between(self.position_after(rv), self.dropped + len(self.changes), matches)):
             key = (commit.content.namespace, commit.content.name)
             if commit.before is not None and matches(commit.before):
                 objects[key] = commit.before
@@ -206,16 +240,23 @@ class Table:
                 objects.pop(key, None)
         return objects
 
-    def _after(self, rv: int) -> Iterator[Commit]:
-        """Yield the changes above `rv`, newest first."""
-        for commit in reversed(self.changes):
-            if commit.rv <= rv:
-                return
-            yield commit
+    def between(self, start: int, end: int, matches: Matches) -> list[Commit]:
+        """Return the kept changes from number `start` to before `end`, without some that `matches` cannot concern."""
+        dropped = self.dropped
+        if not matches.node:
+            return self.changes[max(0, start - dropped) : end - dropped]
+        numbers = self._numbers.get(matches.node, [])
+        first, last = bisect_left(numbers, start), bisect_left(numbers, end)
+        return [self.changes[number - dropped] for number in numbers[first:last]]
 
-    def position_after(self, rv: int) -> int:
-        """Return the number of the first change above `rv`, counted from the first change ever."""
-        return self.dropped + len(self.changes) - sum(1 for _ in self._after(rv))
+    def position_after(self, rv: int, start: int = 0) -> int:
+        """Return the number of the first change above `rv`, counted from the first change ever; it is `start` or
+        later.
+        """
+        first = max(0, start - self.dropped)
+        if first < len(self.changes) and self.changes[first].rv > rv:
+            return self.dropped + first
+        return self.dropped + bisect_right(self.changes, rv, lo=first, key=_rv_of)
 
 
 class View:

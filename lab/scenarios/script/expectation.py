@@ -10,14 +10,14 @@ FORMS, MODES, OPERATORS and PATHS below define each part, and lines are parsed b
 import fnmatch
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from apiserver_fake.registry.schema.schemas import ANYTHING, shape_of
 from lab.scenarios.script.declaration import Argument, Declaration
 from lab.scenarios.script.value_types import parse_duration, suggestion, words_of
-from services.api.meta import Document, Resource
+from services.api.meta import Document, Key, Resource
 from services.api.quantity import nano
 from services.api.resources import resources
 from services.kwok.definitions import resources as kwok_resources
@@ -90,8 +90,21 @@ class World(Protocol):
     def documents(self, resource: str) -> Iterable[Document]:
         """Return the stored objects of a resource (wire name)."""
 
-    def created_names(self, resource: str) -> Iterable[str]:
-        """Return the names of all objects ever created of a resource, repeats included."""
+    def created_names(self, resource: str) -> Sequence[str]:
+        """Return the names of all objects ever created of a resource, repeats included; it only grows."""
+
+
+class ChangingWorld(World, Protocol):
+    """A world that says what has changed, so that a judgement looks at nothing else."""
+
+    def keys(self, resource: str) -> Iterable[Key]:
+        """Return the keys of the stored objects, in the order of `documents`. Raises: NotFound."""
+
+    def document(self, resource: str, key: Key) -> Document | None:
+        """Return one stored object; None if there is none."""
+
+    def changed_since(self, resource: str, change: int) -> tuple[Iterable[Key], int]:
+        """Return the keys of what has changed since that change, and the number of the newest change."""
 
 
 @dataclass(frozen=True)
@@ -125,45 +138,104 @@ class Expectation:
     value: str
 
     def judge(self, world: World) -> tuple[bool, str]:
-        """Return whether it holds, and what was found."""
-        return Judging(self, world).judge()
+        """Return whether it holds, and what was found, from all that is stored."""
+        if self.what == "created":
+            count = sum(self.selects_name(name) for name in world.created_names(self.resource))
+            return self.holds_for(count), f"{count} created"
+        documents = [document for document in world.documents(self.resource) if self.selects(document)]
+        if self.what == "count":
+            return self.holds_for(len(documents)), f"{len(documents)} found"
+        seen = [self.value_in(document) for document in documents]
+        wrong = [each for each in seen if not self.allows(each)]
+        return bool(seen) and not wrong, _text_of_some(wrong or seen)
+
+    def selects(self, document: Document) -> bool:
+        """Return whether an object passes all filters."""
+        return all(each.matches(document) for each in self.filters)
+
+    def selects_name(self, name: str) -> bool:
+        """Return whether a created object of this name is counted."""
+        return all(each.accepts(name) for each in self.filters)
+
+    def holds_for(self, count: int) -> bool:
+        """Return whether this number of objects is as wanted."""
+        return _OPS[self.op](count, int(self.value))
+
+    def value_in(self, document: Document) -> tuple[str, str]:
+        """Return the object's name, and the text at the path that `each` compares."""
+        return document["metadata"]["name"], _text(lookup(document, self.path))
+
+    def allows(self, seen: tuple[str, str]) -> bool:
+        """Return whether an object with that name and text is as wanted."""
+        return compare(seen[1], self.op, self.value)
 
 
 class Judging:
-    """Repeated judgement of one expectation over one world; an unchanged object is not examined again.
+    """Repeated judgement of one expectation over one world; only objects that have changed are examined again.
 
-    Invariant: for every uid, the result in `passed` belongs to the document stored with it.
+    Invariant: after `holds`, everything here is what `Expectation.judge` would find at that moment.
     """
 
-    def __init__(self, expectation: Expectation, world: World) -> None:
+    def __init__(self, expectation: Expectation, world: ChangingWorld) -> None:
+        """Examine nothing yet; the first `holds` examines all objects."""
         self._expectation, self._world = expectation, world
-        self._passed: dict[str, tuple[Document, bool]] = {}
+        self._change: int | None = None
+        self._created = self._named = 0
+        self._selected: dict[Key, tuple[str, str]] = {}
+        """Objects that pass the filters, for `each` with their names and texts at the path."""
+        self._wrong: dict[Key, None] = {}
 
     def judge(self) -> tuple[bool, str]:
         """Return whether it holds now, and what was found."""
+        return self.holds(), self.finding()
+
+    def holds(self) -> bool:
+        """Examine what has changed, and return whether it holds now."""
         wanted = self._expectation
         if wanted.what == "created":
             names = self._world.created_names(wanted.resource)
-            count = sum(all(f.accepts(name) for f in wanted.filters) for name in names)
-            return _OPS[wanted.op](count, int(wanted.value)), f"{count} created"
-        documents = [document for document in self._world.documents(wanted.resource) if self._passes(document)]
+            self._named += sum(wanted.selects_name(names[i]) for i in range(self._created, len(names)))
+            self._created = len(names)
+            return wanted.holds_for(self._named)
+        changed, self._change = self._to_examine()
+        for key in changed:
+            self._examine(key)
         if wanted.what == "count":
-            return _OPS[wanted.op](len(documents), int(wanted.value)), f"{len(documents)} found"
-        if not documents:
-            return False, "none found"
-        seen = [(d["metadata"]["name"], _text(lookup(d, wanted.path))) for d in documents]
-        wrong = [(name, value) for name, value in seen if not compare(value, wanted.op, wanted.value)]
-        shown = ", ".join(f"{name}: {value or '(empty)'}" for name, value in (wrong or seen)[:3])
-        return not wrong, shown
+            return wanted.holds_for(len(self._selected))
+        return bool(self._selected) and not self._wrong
 
-    def _passes(self, document: Document) -> bool:
-        uid = document["metadata"].get("uid", "")
-        held = self._passed.get(uid)
-        if held is not None and held[0] is document:
-            return held[1]
-        passes = all(f.matches(document) for f in self._expectation.filters)
-        self._passed[uid] = (document, passes)
-        return passes
+    def finding(self) -> str:
+        """Return what the last `holds` found, as a text."""
+        wanted = self._expectation
+        if wanted.what == "created":
+            return f"{self._named} created"
+        if wanted.what == "count":
+            return f"{len(self._selected)} found"
+        keys = self._wrong or self._selected
+        return _text_of_some([self._selected[key] for key in self._world.keys(wanted.resource) if key in keys])
+
+    def _to_examine(self) -> tuple[Iterable[Key], int]:
+        resource = self._expectation.resource
+        if self._change is not None:
+            return self._world.changed_since(resource, self._change)
+        keys = self._world.keys(resource)
+        return keys, self._world.changed_since(resource, 0)[1]
+
+    def _examine(self, key: Key) -> None:
+        wanted = self._expectation
+        document = self._world.document(wanted.resource, key)
+        self._wrong.pop(key, None)
+        if document is None or not wanted.selects(document):
+            self._selected.pop(key, None)
+            return
+        seen = wanted.value_in(document) if wanted.what == "each" else ("", "")
+        self._selected[key] = seen
+        if wanted.what == "each" and not wanted.allows(seen):
+            self._wrong[key] = None
+
+
+def _text_of_some(seen: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}: {value or '(empty)'}" for name, value in seen[:3]) or "none found"
 
 
 def _text(value: Any) -> str:

@@ -410,13 +410,16 @@ async def settle(context: ScenarioContext, step: Step) -> None:
         if resource == "pods":
             last = context.observer.now_s
 
-    context.observer.on_change(on_change)
-    while context.observer.now_s - last < quiet:
-        if context.observer.now_s - begun > limit:
-            raise ValueError(f"pods still change after {limit:g} s")
-        await asyncio.sleep(quiet - (context.observer.now_s - last) + 0.001)
-        if not await context.freshness.reach(followed := ("pods", *WORKLOADS)):
-            context.freshness.note_late(followed, step.text)
+    end = context.observer.on_change(on_change)
+    try:
+        while context.observer.now_s - last < quiet:
+            if context.observer.now_s - begun > limit:
+                raise ValueError(f"pods still change after {limit:g} s")
+            await asyncio.sleep(quiet - (context.observer.now_s - last) + 0.001)
+            if not await context.freshness.reach(followed := ("pods", *WORKLOADS)):
+                context.freshness.note_late(followed, step.text)
+    finally:
+        end()
     documents = {resource: context.observer.documents(resource) for resource in WORKLOADS}
     unrest = [f"{what}: {detail}" for what, detail in unrest_of(documents)]
     is_met = not unrest or step.values["workloads"] == "any"

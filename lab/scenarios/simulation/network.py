@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
 from lab.scenarios.simulation.lifetime import Lifetime
+from lab.scenarios.simulation.simloop import SimLoop
 from lab.scenarios.simulation.traffic import ArrivalRecorder, Carried, Traffic
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity, node_identity
@@ -51,10 +53,34 @@ Answer = asyncio.Future["Response | str"]
 """Future for a caller: the response, or the reason why there is none."""
 
 
+class Watching(Protocol):
+    """One watch at the server's end."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more events will come."""
+
+    def take(self) -> list[WatchEvent]:
+        """Return the next events, oldest first; [] when none wait."""
+
+    def close(self) -> None:
+        """End the watch."""
+
+
+class Served(Protocol):
+    """The API server as one identity, at the server's end of a link."""
+
+    def begin(self, request: Request) -> Response | Awaitable[Response]:
+        """Begin a call and return its answer, or an awaitable for it, which must not be cancelled."""
+
+    def open_watch(self, request: WatchRequest, notify: Callable[[Any], None]) -> Watching:
+        """Begin a watch; `notify` is called whenever there are events to take. Raises: ApiError."""
+
+
 class Up(NamedTuple):
     """The running API server: its API by identity, its incarnation, and a future that is set when it is gone."""
 
-    api_for: Callable[[Identity], Api]
+    api_for: Callable[[Identity], Served]
     life: Lifetime
     gone: asyncio.Future[None]
 
@@ -85,12 +111,20 @@ class Network:
         self.context = contextvars.copy_context()
         """Messages take no component's time, so that they arrive even while their sender is stopped."""
 
+    @property
+    def loop(self) -> SimLoop:
+        """The loop in which this network runs."""
+        return cast("SimLoop", asyncio.get_running_loop())
+
     def profile(self, component: str) -> LinkProfile:
         """Return the mutable profile of a component's link."""
-        return self.profiles.setdefault(component, LinkProfile())
+        found = self.profiles.get(component)
+        if found is None:
+            found = self.profiles[component] = LinkProfile()
+        return found
 
     def open(
-        self, api_for: Callable[[Identity], Api], life: Lifetime, context: contextvars.Context | None = None
+        self, api_for: Callable[[Identity], Served], life: Lifetime, context: contextvars.Context | None = None
     ) -> None:
         """Start to route requests to this incarnation of the API server; its handlers run in the time of `context`."""
         self.up, self.server_context = Up(api_for, life, asyncio.get_running_loop().create_future()), context
@@ -157,23 +191,70 @@ class Network:
             return
         if answer is not None:
             self._answers[answer] = None
-        work = self._serve(transport, up.api_for(identity), request, answer)
-        up.life.adopt(asyncio.create_task(work, context=self.server_context))
+        self.loop.run_for(self.server_context, self._begin, transport, up, identity, request, answer)
 
-    async def _serve(self, transport: SimTransport, api: Api, request: Request, answer: Answer | None) -> None:
+    def _begin(
+        self, transport: SimTransport, up: Up, identity: Identity, request: Request, answer: Answer | None
+    ) -> None:
+        """Have the server begin a call, in its own time; no task is made for what the writer will answer."""
+        if up.life.is_over:
+            return
+        begun: Response | Awaitable[Response]
         try:
-            response = await api.call(request)
+            begun = up.api_for(identity).begin(request)
+        except ApiError as error:
+            begun = _refusal(error)
+        if isinstance(begun, Response):
+            self._reply(transport, request, answer, begun)
+        elif isinstance(begun, asyncio.Future):
+            served = partial(self._on_answered, transport, up.life, request, answer)
+            begun.add_done_callback(served, context=self.server_context)
+        else:
+            work = self._serve(transport, begun, request, answer)
+            up.life.adopt(asyncio.create_task(work, context=self.server_context))
+
+    async def _serve(
+        self, transport: SimTransport, begun: Awaitable[Response], request: Request, answer: Answer | None
+    ) -> None:
+        try:
+            response = await begun
         except ApiError as error:  # a refusal raised instead of returned is an answer all the same
-            response = Response(code=error.code, body=msgspec.json.encode(error.status()))
+            response = _refusal(error)
+        self._reply(transport, request, answer, response)
+
+    def _on_answered(
+        self,
+        transport: SimTransport,
+        life: Lifetime,
+        request: Request,
+        answer: Answer | None,
+        begun: asyncio.Future[Response],
+    ) -> None:
+        if life.is_over or begun.cancelled():
+            return
+        error = begun.exception()
+        if isinstance(error, ApiError):
+            self._reply(transport, request, answer, _refusal(error))
+        else:
+            self._reply(transport, request, answer, begun.result())
+
+    def _reply(self, transport: SimTransport, request: Request, answer: Answer | None, response: Response) -> None:
+        """Send an answer, unless nobody waits for it or the link loses it."""
         if answer is None:
             return
         link = self.profile(transport.life.component)
         if (link.faults.cut and link.faults.cuts_replies) or self._is_lost(link):
             self._answers.pop(answer, None)
             return
-        loop = asyncio.get_running_loop()
         delay_s = self.delay(transport.down, transport, "reply", (request, response))
-        loop.call_later(delay_s, self._deliver, answer, response, context=self.context)
+        deliver = self._deliver if delay_s else self._deliver_last
+        self.loop.call_later(delay_s, deliver, answer, response, context=self.context)
+
+    def _deliver_last(self, answer: Answer, response: Response) -> None:
+        """Deliver an answer over a link without latency after the watch events of its moment: who asks over it, a
+        scenario's observer, has then seen what was answered.
+        """
+        self.loop.call_soon(self._deliver, answer, response, context=self.context)
 
     def _deliver(self, answer: Answer, response: Response) -> None:
         self._answers.pop(answer, None)
@@ -284,10 +365,8 @@ class _Wire:
         if up is None:
             await asyncio.sleep(CONNECTION_REFUSED_S)
             raise UnknownOutcome("connection refused")
-        pipe = _WatchPipe(self._network, self._transport, up.gone)
-        served = pipe.pump(up.api_for(self._identity).watch(request))
-        pump = asyncio.create_task(served, context=self._network.server_context)
-        up.life.adopt(pump)
+        pipe = _WatchPipe(self._network, self._transport, up)
+        pipe.open(self._identity, request)
         recorder, mine = self._network.recorder, self._transport.life
         if recorder is not None:
             self.number = recorder.on_watch_opened(mine.component, mine.incarnation, self._identity.user, request)
@@ -297,7 +376,10 @@ class _Wire:
                 yield batch
         finally:
             pipe.close()
-            pump.cancel()
+
+
+def _refusal(error: ApiError) -> Response:
+    return Response(code=error.code, body=msgspec.json.encode(error.status()))
 
 
 def _settle(answer: Answer, outcome: Response | str) -> None:
@@ -311,30 +393,58 @@ class _WatchPipe:
     It is a stream of its own on the connection, so that delayed watch events delay nothing else.
     """
 
-    def __init__(self, network: Network, transport: SimTransport, gone: asyncio.Future[None]) -> None:
-        self._network, self._transport, self._gone = network, transport, gone
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, network: Network, transport: SimTransport, up: Up) -> None:
+        self._network, self._transport, self._up = network, transport, up
+        self._server_context = network.server_context
+        self._loop = network.loop
         self._stream = _Stream()
         self._queue: deque[tuple[float, list[WatchEvent] | ApiError | None]] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._has_capacity = asyncio.Event()
-        self._has_capacity.set()
+        self._watcher: Watching | None = None
+        self._is_full = self._is_planned = self._is_closed = False
         self._received_s = self._resend_at = self._loop.time()
         self._silence = self._loop.call_later(WATCH_SILENCE_S, self._wake)
-        gone.add_done_callback(self._wake)
+        up.gone.add_done_callback(self._wake)
 
-    async def pump(self, source: AsyncIterator[list[WatchEvent]]) -> None:
-        """Send what the server yields, its end or its refusal."""
-        ending: ApiError | None = None
+    def open(self, identity: Identity, request: WatchRequest) -> None:
+        """Have the server begin the watch, in its own time."""
+        self._loop.run_for(self._server_context, self._begin, identity, request)
+
+    def _begin(self, identity: Identity, request: WatchRequest) -> None:
+        if self._is_closed or self._up.life.is_over:
+            return
         try:
-            async for batch in source:
-                self._send(batch)
-                if len(self._queue) >= WATCH_BATCHES_MAX:
-                    self._has_capacity.clear()
-                    await self._has_capacity.wait()
+            self._watcher = self._up.api_for(identity).open_watch(request, self._plan)
         except ApiError as error:
-            ending = error
-        self._send(ending)
+            self._send(error)
+            return
+        self._plan(self._watcher)
+
+    def _plan(self, _: object) -> None:
+        """Have what the server has for this watch sent in its next turn, so that a group is one batch."""
+        if not self._is_planned:
+            self._is_planned = True
+            self._loop.call_soon(self._take, context=self._server_context)
+
+    def _take(self) -> None:
+        """Send what the server has for this watch, as far as there is room, and then its end."""
+        self._is_planned = False
+        if self._is_closed or self._up.life.is_over or self._watcher is None:
+            return
+        while batch := self._watcher.take():
+            self._send(batch)
+            if len(self._queue) >= WATCH_BATCHES_MAX:
+                self._is_full = True
+                return
+        if self._watcher.is_over:
+            self._watcher.close()
+            self._watcher = None
+            self._send(None)
+
+    def _end(self) -> None:
+        """Tell the server that its client has gone."""
+        if self._watcher is not None and not self._up.life.is_over:
+            self._watcher.close()
 
     def _send(self, item: list[WatchEvent] | ApiError | None) -> None:
         component = self._transport.life.component
@@ -349,15 +459,19 @@ class _WatchPipe:
             self._waiter.set_result(None)
 
     def close(self) -> None:
+        """Stop; the server learns of it in its own time."""
+        self._is_closed = True
+        if self._watcher is not None:
+            self._loop.call_soon(self._end, context=self._server_context)
         self._silence.cancel()
-        self._gone.remove_done_callback(self._wake)
+        self._up.gone.remove_done_callback(self._wake)
 
     async def batches(self) -> AsyncIterator[list[WatchEvent]]:
         """Yield each batch when it arrives; raise on reset, on a refusal and on 30 s of silence."""
         loop = self._loop
         while True:
             now = loop.time()
-            if self._gone.done():
+            if self._up.gone.done():
                 raise UnknownOutcome("connection reset")
             faults = self._network.profile(self._transport.life.component).faults
             is_cut = faults.cut and faults.cuts_replies
@@ -373,7 +487,9 @@ class _WatchPipe:
                 await self._waiter
                 continue
             _, item = self._queue.popleft()
-            self._has_capacity.set()
+            if self._is_full:
+                self._is_full = False
+                self._plan(None)
             self._received_s = now
             if item is None:
                 return

@@ -103,6 +103,15 @@ class SimLoop(asyncio.BaseEventLoop):
         """Resume the owner, and run everything that became ready in the meantime. Without a freeze it does nothing."""
         self._ready.extend(self._frozen.pop(owner, ()))  # type: ignore[attr-defined]
 
+    def run_for(self, context: contextvars.Context | None, callback: Callable[..., None], *args: Any) -> None:
+        """Run a callback in another owner's context at once, or, while that owner is stopped, when it goes on."""
+        if context is None:
+            callback(*args)
+        elif self._frozen and context.get(OWNER, "") in self._frozen:
+            self.call_soon(callback, *args, context=context)
+        else:
+            context.run(callback, *args)
+
     def _is_held(self, handle: asyncio.Handle) -> bool:
         held = self._frozen.get(handle._context.get(OWNER, ""))  # type: ignore[attr-defined]
         if held is None:

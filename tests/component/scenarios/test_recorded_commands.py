@@ -302,7 +302,7 @@ def test_ctrl_c_in_the_middle_keeps_what_is_there(files, tmp_path, monkeypatch):
 
         return simulate(scenario, recorder=recorder, **options | {"on_line": take})
 
-    monkeypatch.setattr("lab.cli.commands.run.simulate", interrupted)
+    monkeypatch.setattr("lab.cli.scenario_runs.simulate", interrupted)
     path = tmp_path / "a.keprec"
     assert run(["run", str(files / "s.txt"), "--runs", "none", "--recording", str(path)]) == 130
 

@@ -387,7 +387,8 @@ def test_a_report_has_the_reason_that_was_chosen_and_goes_with_its_cause(play, r
     assert patches == [5.0, 11.0]
 
 
-def test_a_condition_of_its_own_costs_a_write_after_the_bind(play):
+@pytest.mark.parametrize("seed", range(4))
+def test_a_condition_of_its_own_costs_a_write_after_the_bind(play, seed):
     async def scenario(world):
         await world.node("n1")
         seen = Seen(world)
@@ -399,7 +400,7 @@ def test_a_condition_of_its_own_costs_a_write_after_the_bind(play):
         await seen.until(20)
         return said, [c["type"] for c in (await world.get("p"))["status"]["conditions"]], seen.calls
 
-    said, after, calls = play(scenario, preenqueue_report__condition="ReadyForScheduling", **GATES)
+    said, after, calls = play(scenario, seed=seed, preenqueue_report__condition="ReadyForScheduling", **GATES)
 
     assert said == {"ReadyForScheduling": MISSING}
     assert after == ["PodScheduled"]

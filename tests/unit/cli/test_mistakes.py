@@ -1,5 +1,8 @@
 """A mistake in a scenario is one line and exit code 2, never a traceback."""
 
+import subprocess
+import sys
+
 import pytest
 
 from lab.cli.__main__ import run
@@ -125,3 +128,26 @@ def test_a_scheduler_configuration_is_read_before_a_mesh_starts(tmp_path, capsys
     error = capsys.readouterr().err
     assert f"--scheduler-config {path}: {says}" in error or (text is None and str(path) in error)
     assert not (tmp_path / "mesh").exists()
+
+
+ALONE = """
+import sys
+from lab.cli.__main__ import run
+
+try:
+    run(["run", sys.argv[1], "--runs", "none"])
+finally:
+    mesh = ("apiserver_fake.server", "scheduler.loops", "kubelet.kubelet", "lab.scenarios.run", "numpy", "cryptography")
+    print([name for name in mesh if name in sys.modules], file=sys.stderr)
+"""
+
+
+def test_a_mistake_in_a_file_is_reported_before_the_mesh_is_imported(tmp_path):
+    path = tmp_path / "scenario.txt"
+    path.write_text("nodes n1 cpu=1\nfrobnicate web\n")
+
+    done = subprocess.run([sys.executable, "-c", ALONE, str(path)], capture_output=True, text=True, timeout=60)
+
+    assert 2 == done.returncode
+    assert "scenario.txt:2: no verb 'frobnicate'" in done.stderr
+    assert "[]" == done.stderr.splitlines()[-1]

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.api.kinds.pod import Pod
-from services.api.meta import Key
-from services.client.store import TOMBSTONE_S, Item, Store
+from services.api.meta import AnyObject, Key
+from services.client.store import SHARED_MAX, TOMBSTONE_S, Item, Store
+from services.client.store import _shared as shared_views
 
 
 def body(name: str, rv: int, *, node: str = "", owner: str = "") -> bytes:
@@ -236,3 +237,28 @@ def test_names_of_objects_that_came_and_went_are_not_kept_where_no_hash_is_asked
     hashed = store.state_hash()
     store.remove(key("q"), 9_001)
     assert hashed != store.state_hash()
+
+
+def test_stores_that_get_the_same_bytes_share_one_view():
+    one, other, different = Store(Pod, kind="Pod"), Store(Pod, kind="Pod"), Store(AnyObject, kind="Pod")
+    sent = body("a", 5)
+    again = bytes(bytearray(sent))
+
+    for store in (one, other, different):
+        store.put(key("a"), 5, sent)
+
+    assert one.get(key("a")) is other.get(key("a"))
+    assert isinstance(different.get(key("a")), AnyObject)
+    apart = Store(Pod, kind="Pod")
+    apart.put(key("a"), 5, again)
+    assert one.get(key("a")) == apart.get(key("a"))
+
+
+def test_few_shared_views_are_remembered():
+    store, kept = Store(Pod, kind="Pod"), [body(f"p{number}", 5) for number in range(3 * SHARED_MAX)]
+
+    for number, sent in enumerate(kept):
+        store.put(key(f"p{number}"), 5, sent)
+
+    assert SHARED_MAX == len(shared_views)
+    assert kept[-SHARED_MAX:] == [sent for sent, _ in shared_views.values()]

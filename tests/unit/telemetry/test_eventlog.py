@@ -1,9 +1,18 @@
 """The event log keeps every line whole, dense and in its place (guarantees 1)."""
 
+import hashlib
 import json
 import random
 
-from services.telemetry.eventlog import FileEventLog, MemoryEventLog, MemoryEvents, NullEventLog, new_incarnation
+from services.telemetry.eventlog import (
+    BLOCK_LINES,
+    LINE_BYTES_MAX,
+    FileEventLog,
+    MemoryEventLog,
+    MemoryEvents,
+    NullEventLog,
+    new_incarnation,
+)
 
 
 class StillClock:
@@ -112,3 +121,15 @@ def test_the_dump_of_a_simulation_is_the_file_a_process_would_have_written(tmp_p
 
 def test_an_incarnation_is_64_bits_in_hexadecimal():
     assert 16 == len(new_incarnation(random.Random(1)))
+
+
+def test_the_digest_of_blocks_is_that_of_the_lines_one_by_one():
+    events = MemoryEvents()
+    log = MemoryEventLog("x", StillClock(), into=events)
+    data = [{"n": 1}, {"text": "\ud800"}, {"long": "x" * LINE_BYTES_MAX}, {"what": object}, {"n": {1: "ü"}}]
+    for number in range(3 * BLOCK_LINES + 5):
+        log.write("ev", data=data[number % 5] if number % 50 < 5 else {"n": number})
+        if number in (7, BLOCK_LINES):
+            assert hashlib.sha256(events.dump()).hexdigest() == events.digest
+
+    assert hashlib.sha256(events.dump()).hexdigest() == events.digest

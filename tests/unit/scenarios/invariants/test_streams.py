@@ -1,8 +1,12 @@
 """A watch stream held against the commit log: silent over a lawful one, and each breach has its rule's name."""
 
+import random
+
+import pytest
+
 from lab.scenarios.invariants.check import Calm, Context
 from lab.scenarios.invariants.i15_streams import Stream, StreamsAreTrue
-from lab.scenarios.invariants.view import View, matcher
+from lab.scenarios.invariants.view import Table, View, matcher
 from services.api.switches import Switches
 from services.api.wire import WatchEvent, WatchRequest
 from services.telemetry.eventlog import Line
@@ -146,3 +150,49 @@ def test_a_selector_that_commit_lines_do_not_show_leaves_only_the_order_to_be_ju
     labelled = Stream(_view(*LIFE), "Pod", matcher("", "", "app=web"), 0)
 
     assert _report(labelled, ("ADDED", "a", 2), ("ADDED", "b", 1)) == {"W1"}
+
+
+def _course(seed):
+    """Return changes of pods that come, go and move between nodes."""
+    chance, places = random.Random(seed), {}
+    changes = []
+    for _ in range(120):
+        name = chance.choice("abcdef")
+        if name not in places:
+            kind, places[name] = "ADDED", chance.choice(("", "n1", "n2"))
+        elif chance.random() < 0.3:
+            kind = "DELETED"
+        else:
+            kind, places[name] = "MODIFIED", chance.choice(("", "n1", "n2", places[name]))
+        changes.append((name, kind, places[name] if kind != "DELETED" else places.pop(name)))
+    return changes
+
+
+@pytest.mark.parametrize("window", [20, 1000])
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("fields", ["", "spec.nodeName=n1", "spec.nodeName=n2,metadata.name=a", "spec.nodeName!=n1"])
+def test_what_a_table_finds_by_node_is_what_it_finds_in_all_changes(fields, seed, window):
+    matches, whole = matcher("", fields, ""), Table(10_000)
+    view = View(window)
+    for name, kind, node in _course(seed):
+        rv = view.rv + 1
+        obj = {"kind": "Pod", "ns": "default", "name": name, "uid": f"u-{name}"}
+        data = {"type": kind, "node": node}
+        view.take(Line(1, rv, rv, "", "apiserver", "i", "store.commit", rv=rv, obj=obj, data=data))
+        whole.add(view.commit)
+        table = view.tables["Pod"]
+        for since in range(table.oldest_rv, rv + 1, 7):
+            start, end = table.position_after(since), table.position_after(rv)
+            concerned = [each.rv for each in table.between(start, end, matches) if each.seen_by(matches)]
+            assert [each.rv for each in whole.changes if each.rv > since and each.seen_by(matches)] == concerned
+            stored = {(e.content.namespace, e.content.name): e.after for e in whole.changes if e.rv <= since}
+            assert {key: each for key, each in stored.items() if each and matches(each)} == table.at(since, matches)
+
+
+def test_a_stream_of_one_node_looks_at_no_changes_of_others():
+    changes = [(f"p{i}", "ADDED", f"n{i % 50}") for i in range(500)]
+    table = _view(*changes).tables["Pod"]
+
+    looked_at = table.between(0, 500, matcher("", "spec.nodeName=n7", ""))
+
+    assert ["n7"] * 10 == [each.content.node for each in looked_at]

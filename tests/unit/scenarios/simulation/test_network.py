@@ -18,23 +18,47 @@ from services.client.link_faults import LinkFaults
 REQUEST = Request(verb="create", resource="pods", name="p", deadline_s=5.0)
 
 
+class Ticks:
+    """The server's end of a watch with an event every second."""
+
+    is_over = False
+
+    def __init__(self, notify):
+        self._loop, self._notify, self._events = asyncio.get_running_loop(), notify, []
+        self._rv = 0
+        self._timer = self._loop.call_later(1.0, self._tick)
+
+    def _tick(self):
+        self._rv += 1
+        self._events.append(WatchEvent(type="ADDED", rv=self._rv))
+        self._timer = self._loop.call_later(1.0, self._tick)
+        self._notify(self)
+
+    def take(self):
+        taken, self._events = self._events, []
+        return taken
+
+    def close(self):
+        self.is_over = True
+        self._timer.cancel()
+
+
 class Echo:
     """A server that remembers when it was called and sends a watch event every second."""
 
     def __init__(self):
-        self.calls = []
+        self.calls, self.watches = [], []
 
     def api_for(self, identity):
         return self
 
-    async def call(self, request):
+    def begin(self, request):
         self.calls.append(round(asyncio.get_running_loop().time(), 3))
         return Response(code=201)
 
-    async def watch(self, request):
-        for rv in range(1, 100):
-            await asyncio.sleep(1.0)
-            yield [WatchEvent(type="ADDED", rv=rv)]
+    def open_watch(self, request, notify):
+        self.watches.append(Ticks(notify))
+        return self.watches[-1]
 
 
 def run_simulated(scenario):
@@ -45,6 +69,41 @@ def run_simulated(scenario):
         await scenario(network, echo, SimApi(SimTransport(network, life), ADMIN), life)
 
     simloop.run(main(), seed=1)
+
+
+class Commits(Echo):
+    """A server whose writes are answered and published at one moment, as its writer does."""
+
+    def begin(self, request):
+        answer = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(self._commit, answer)
+        return answer
+
+    def _commit(self, answer):
+        answer.set_result(Response(code=201))
+        self.watches[0]._tick()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_over_a_link_without_latency_an_answer_comes_after_the_event_of_its_write(seed):
+    async def main():
+        network, server, seen = Network(random.Random(1)), Commits(), []
+        network.open(server.api_for, Lifetime("apiserver", 1))
+        link = network.profile("observer")
+        link.latency_min_s = link.latency_max_s = 0.0
+        api = SimApi(SimTransport(network, Lifetime("observer", 1)), ADMIN)
+
+        async def look():
+            async for batch in api.watch(WatchRequest(resource="pods")):
+                seen.extend(batch)
+
+        task = asyncio.create_task(look())
+        await asyncio.sleep(0.1)
+        await api.call(REQUEST)
+        assert 1 == len(seen)
+        task.cancel()
+
+    simloop.run(main(), seed=seed)
 
 
 def test_a_request_on_the_wire_arrives_although_its_sender_is_killed():

@@ -113,6 +113,18 @@ def test_dispatcher_04_a_patch_after_a_bind_is_skipped(queue, a, is_running):
     assert ending_of(queue.add(fails(pod, "m"), 0.1)) is Ending.SKIPPED
 
 
+def test_what_clears_a_report_waits_behind_the_bind_under_way(queue, a):
+    pod = saying(a, (NOT_READY, "m"))
+    queue.add(bind(pod), 0.0)
+    started = queue.pop(0.0)
+
+    queue.add(status_patch(pod, ClearCondition(), is_report=True), 0.1)
+
+    assert queue.pop(0.1) is None
+    queue.finalize(started, 0.2, is_done=True, rv=2)
+    assert "pod_status_patch" == queue.pop(0.2).call.call_type
+
+
 def test_dispatcher_05_a_bind_waits_for_the_patch_under_way(queue, a):
     pod = saying(a)
     queue.add(fails(pod, "m"), 0.0)
