@@ -319,6 +319,8 @@ class HttpRequest(web.BaseRequest):
         """Its turn in its priority level."""
         self.trail: Trail | None = None
         """What the audit log has of it, if anything."""
+        self.is_compressed = False
+        """Whether its answer, as a whole, is to be compressed."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         # The library's own name is no part of an answer of an API server.
