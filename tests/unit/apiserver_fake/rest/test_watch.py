@@ -1,0 +1,49 @@
+"""Lines of a watch that are encoded once for all clients."""
+
+from apiserver_fake.rest.watch import KEPT_LINES_MAX, SharedLines
+from services.api.wire import WatchEvent
+
+
+def an_event(body=b"{}"):
+    return WatchEvent(type="ADDED", body=body)
+
+
+class Counted:
+    def __init__(self, mark=b""):
+        self.mark, self.bodies = mark, []
+
+    def __call__(self, event):
+        self.bodies.append(event.body)
+        return self.mark + event.body
+
+
+def test_an_event_is_encoded_once_for_all_watches_of_a_form():
+    lines, event, json, protobuf = SharedLines(), an_event(), Counted(b"j"), Counted(b"p")
+
+    for _ in range(3):
+        assert lines.line(event, "json", json) == b"j{}"
+        assert lines.line(event, "protobuf", protobuf) == b"p{}"
+
+    assert (len(json.bodies), len(protobuf.bodies)) == (1, 1)
+
+
+def test_another_event_is_another_line_even_if_it_stands_where_the_first_one_stood():
+    lines, encode = SharedLines(), Counted()
+
+    assert [lines.line(an_event(b"%d" % number), "json", encode) for number in range(1000)] == [
+        b"%d" % number for number in range(1000)
+    ]
+
+
+def test_the_oldest_lines_are_dropped_above_a_number_and_above_a_size():
+    lines, encode = SharedLines(kept_bytes_max=1000), Counted()
+    first = an_event(b"1" * 600)
+    lines.line(first, "json", encode)
+    lines.line(an_event(b"2" * 600), "json", encode)
+    lines.line(first, "json", encode)
+    assert len(encode.bodies) == 3
+
+    many = [an_event() for _ in range(KEPT_LINES_MAX + 1)]
+    for event in (*many, many[0]):
+        lines.line(event, "json", encode)
+    assert len(encode.bodies) == 3 + len(many) + 1
