@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from apiserver_fake.rest.protobuf import message_name
+from apiserver_fake.rest.splices import Splices, splice, splices_of
 from services.api.meta import Document
 
 KEPT_BYTES_MAX = 48 << 20
-"""Most bytes of objects cached in this form; a list of 5,000 pods is about 12 MB."""
+"""Most bytes of stored objects whose form is cached; 5,000 pods are about 12 MB."""
 NODE, SESSION = "core.Node", "kubeletSession"
 PIECE, PIECE_FOUND = 50, 500
 """Number of objects per piece of a list: completed anew, and found in the cache."""
@@ -97,7 +98,8 @@ class Encoding:
         """Start with an empty cache. `has_sessions`: whether Nodes show the kubelet's session, which no Kubernetes
         has.
         """
-        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+        self._kept: OrderedDict[bytes, bytes | Splices] = OrderedDict()
+        """By stored object: what is inserted into it, or the whole form if that is not made by insertions."""
         self.kept_bytes, self._kept_bytes_max = 0, kept_bytes_max
         self._has_sessions = has_sessions
         self.made = 0
@@ -105,9 +107,7 @@ class Encoding:
 
     def object(self, body: bytes, of: str) -> bytes:
         """Return one object's JSON with the zero values of its type."""
-        full_body = self._kept.get(body)
-        if full_body is not None:
-            self._kept.move_to_end(body)
+        if (full_body := self._find(body)) is not None:
             return full_body
         start, end = metadata_slice(body)
         # An object's own metadata has no zeros, and it is half of what is stored.
@@ -122,17 +122,25 @@ class Encoding:
         self._keep(body, full_body)
         return full_body
 
-    def _keep(self, body: bytes, found: bytes) -> None:
-        self._kept[body] = found
-        # The object itself is the store's, for as long as it stays as it is.
-        self.kept_bytes += len(found)
+    def _find(self, body: bytes) -> bytes | None:
+        form = self._kept.get(body)
+        if form is None:
+            return None
+        self._kept.move_to_end(body)
+        return form if isinstance(form, bytes) else splice(body, form)
+
+    def _keep(self, body: bytes, full_body: bytes) -> None:
+        splices = splices_of(body, full_body)
+        self._kept[body] = full_body if splices is None else splices
+        # The object itself is the store's for as long as it stays as it is; then it is kept here alone.
+        self.kept_bytes += len(body)
         while self.kept_bytes > self._kept_bytes_max and self._kept:
-            _, form = self._kept.popitem(last=False)
-            self.kept_bytes -= len(form)
+            dropped, _ = self._kept.popitem(last=False)
+            self.kept_bytes -= len(dropped)
 
     def answer(self, body: bytes) -> bytes:
         """Return an object, or a list of objects of one built-in kind, in that form."""
-        if (full_body := self._kept.get(body)) is not None:
+        if (full_body := self._find(body)) is not None:
             return full_body
         head = msgspec.json.decode(body, type=_Head)
         if head.items is None or not head.kind.endswith("List"):
