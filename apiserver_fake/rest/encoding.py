@@ -8,6 +8,7 @@ file, `zeros.json`. Source: upstream's types and
 `staging/src/k8s.io/apimachinery/pkg/runtime/serializer/json/json.go`.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -42,15 +43,17 @@ def _types() -> dict[str, list[_Field]]:
     return msgspec.json.decode(text, type=dict[str, list[_Field]])
 
 
-def complete(document: Document, of: str) -> None:
-    """Write the zero values of that type's missing fields into an object."""
-    types = _types()
+def complete(document: Document, of: str) -> bool:
+    """Write the zero values of that type's missing fields into an object; return whether any was missing."""
+    types, has_changed = _types(), False
     for name, zero, inner, how in types[of]:
         value = document.get(name)
         if value is None:
             if zero == "{}":
                 value = document[name] = {}
+                has_changed = True
             elif zero is not None:
+                has_changed = has_changed or zero != "null" or name not in document
                 document[name] = None if zero == "null" else msgspec.json.decode(zero)
         if value is None or not inner or inner not in types:
             continue
@@ -60,8 +63,13 @@ def complete(document: Document, of: str) -> None:
         elif how == "map":
             values = value.values() if isinstance(value, dict) else ()
         for member in values:
-            if isinstance(member, dict):
-                complete(member, inner)
+            if isinstance(member, dict) and complete(member, inner):
+                has_changed = True
+    return has_changed
+
+
+_TYPED = re.compile(rb'\{"apiVersion":"([^"\\]+)","kind":"([^"\\]+)","')
+"""The beginning of an object as it is stored."""
 
 
 class _Stored(msgspec.Struct):
@@ -112,12 +120,14 @@ class Encoding:
         start, end = metadata_slice(body)
         # An object's own metadata has no zeros, and it is half of what is stored.
         document: Document = msgspec.json.decode(b"%b0%b" % (body[:start], body[end:]) if end else body)
-        complete(document, of)
+        has_changed = complete(document, of)
         if of == NODE and not self._has_sessions:
-            document["status"]["nodeInfo"].pop(SESSION, None)
-        full_body = msgspec.json.encode(document)
-        if end:
-            full_body = full_body.replace(b'"metadata":0', b'"metadata":' + body[start:end], 1)
+            has_changed = document["status"]["nodeInfo"].pop(SESSION, None) is not None or has_changed
+        full_body = body
+        if has_changed:
+            full_body = msgspec.json.encode(document)
+            if end:
+                full_body = full_body.replace(b'"metadata":0', b'"metadata":' + body[start:end], 1)
         self.made += 1
         self._keep(body, full_body)
         return full_body
@@ -130,7 +140,7 @@ class Encoding:
         return form if isinstance(form, bytes) else splice(body, form)
 
     def _keep(self, body: bytes, full_body: bytes) -> None:
-        splices = splices_of(body, full_body)
+        splices = () if full_body is body else splices_of(body, full_body)
         self._kept[body] = full_body if splices is None else splices
         # The object itself is the store's for as long as it stays as it is; then it is kept here alone.
         self.kept_bytes += len(body)
@@ -142,6 +152,9 @@ class Encoding:
         """Return an object, or a list of objects of one built-in kind, in that form."""
         if (full_body := self._find(body)) is not None:
             return full_body
+        if (typed := _TYPED.match(body)) is not None and not typed[2].endswith(b"List"):
+            of = type_of(typed[1].decode(), typed[2].decode())
+            return self.object(body, of) if of else body
         head = msgspec.json.decode(body, type=_Head)
         if head.items is None or not head.kind.endswith("List"):
             of = type_of(head.api_version, head.kind)
