@@ -6,12 +6,10 @@ conversion. A client that reads nothing for ten seconds is cut; no event is ever
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable
-from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 from aiohttp import web
-from aiohttp.http_writer import StreamWriter
 
 from apiserver_fake.rest import protobuf, tables
 from apiserver_fake.rest.encoding import Encoding, type_of
@@ -33,15 +31,28 @@ def line(kind: str, body: bytes) -> bytes:
     return b"".join((b'{"type":"', kind.encode(), b'","object":', body, b"}\n"))
 
 
+def _chunk_of(content: bytes) -> bytes:
+    """Return content as a chunk (RFC 9112 7.1)."""
+    return b"%x\r\n%b\r\n" % (len(content), content)
+
+
+def _transport_of(request: web.BaseRequest) -> asyncio.Transport:
+    """Return the open connection of a request. Raises: ConnectionResetError if its client has gone."""
+    transport = request.transport
+    if transport is None or transport.is_closing():
+        raise ConnectionResetError("the client has gone")
+    return transport
+
+
 class SharedLines:
-    """The lines of the last live events, encoded once for all watches that receive them in the same form."""
+    """The last live events, encoded once for all watches that receive them in the same form."""
 
     def __init__(self, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
         self._kept: dict[tuple[int, Hashable], tuple[WatchEvent, bytes]] = {}
         self._kept_bytes, self._kept_bytes_max = 0, kept_bytes_max
 
     def line(self, event: WatchEvent, form: Hashable, encode: Callable[[WatchEvent], bytes]) -> bytes:
-        """Return an event's line. An entry holds its event, so the id of another one is never the same."""
+        """Return an event as it is sent. An entry holds its event, so the id of another one is never the same."""
         key = id(event), form
         known = self._kept.get(key)
         if known is None:
@@ -77,10 +88,22 @@ class EventEncoder:
         """Return the lines of a batch; lines that other clients receive in the same form are encoded once."""
         if isinstance(batch, Events) and not self._form.convert:
             return batch.encoded_bytes((self._encoding, self._of, self._form.media_type), self.encode)
-        if isinstance(batch, Events) or self._shared_form is None:
-            return b"".join(map(self.encode, batch))
-        form, line_of = self._shared_form, self._lines.line
-        return b"".join([line_of(event, form, self.encode) for event in batch])
+        return b"".join(map(self.encode, batch))
+
+    def chunk(self, batch: list[WatchEvent]) -> bytes:
+        """Return the lines of a batch as chunks of the body, to be sent in one write; empty if there is none.
+
+        The chunk of a live event is made once for all watches of the form.
+        """
+        if self._shared_form is None or isinstance(batch, Events):
+            lines = self.encode_all(batch)
+            return _chunk_of(lines) if lines else b""
+        if len(batch) == 1:
+            return self._lines.line(batch[0], self._shared_form, self._encode_chunk)
+        return b"".join([self._lines.line(event, self._shared_form, self._encode_chunk) for event in batch])
+
+    def _encode_chunk(self, event: WatchEvent) -> bytes:
+        return _chunk_of(self.encode(event))
 
     def encode(self, event: WatchEvent) -> bytes:
         """Return the event's line."""
@@ -131,10 +154,11 @@ async def stream(
         try:
             batch = await first
             protocol = request.protocol
-            # The library's own drain begins at 64 KiB, and a time limit costs more than a write that does not wait.
-            write = partial(cast("StreamWriter", request.writer).write, drain=False)
             while True:
-                await write(encoder.encode_all(batch))
+                # The chunk is written past the library, whose part costs more than a chunk that all watches share; and
+                # a time limit costs more than a write that does not wait.
+                if chunk := encoder.chunk(batch):
+                    _transport_of(request).write(chunk)
                 if protocol.writing_paused:
                     async with asyncio.timeout(send_blocked_max_s):
                         await request.writer.drain()
