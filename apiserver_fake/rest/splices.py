@@ -27,8 +27,7 @@ def splices_of(text: bytes, whole: bytes) -> Splices | None:
             return tuple(splices)
         if len(splices) == INSERTIONS_MAX or at == len(text):
             return None
-        behind = next((found for size in SYNC if (found := whole.find(text[at : at + size], place + 1)) > 0), 0)
-        if not behind:
+        if (behind := _sync(text, at, whole, place + 1)) < 0:
             return None
         splices.append((at, whole[place:behind]))
         place = behind
@@ -45,6 +44,14 @@ def splice(text: bytes, splices: Splices) -> bytes:
         before = at
     parts.append(text[before:])
     return b"".join(parts)
+
+
+def _sync(text: bytes, at: int, whole: bytes, place: int) -> int:
+    """Return where, from `place` on, `whole` goes on with what follows in the text; -1 if nowhere."""
+    for size in SYNC:
+        if (behind := whole.find(text[at : at + size], place)) >= 0:
+            return behind
+    return -1
 
 
 def _common_length(text: bytes, at: int, whole: bytes, place: int) -> int:
