@@ -200,9 +200,9 @@ class RestHandler:
 
     def _finish_json(self, request: web.BaseRequest, answer: web.Response) -> None:
         """End JSON with a line feed as Go's encoder does, or indent it; leave answers with an ETag unchanged."""
-        if "ETag" in answer.headers or not isinstance(answer.body, bytes) or answer.body.endswith(b"\n}"):
-            return
         body = answer.body
+        if not isinstance(body, bytes) or body.endswith(b"\n}") or "ETag" in answer.headers:
+            return
         answer.body = indent_json(body) if is_pretty(request) else body + b"\n"
 
     async def _answer_or_failure(self, request: web.BaseRequest) -> web.StreamResponse:
