@@ -99,10 +99,12 @@ class StreamingApi(LocalApi, frozen=True, kw_only=True):
 
         Raises: ApiError when it is refused.
         """
-        woken, place, loop = asyncio.Event(), self.place, asyncio.get_running_loop()
+        woken, place = asyncio.Event(), self.place
+        sending: SendLimit | None = None
         watcher: Watcher | None = None
         try:
             watcher = self.server.open_watch(self.identity, request, lambda _: woken.set())
+            sending = SendLimit(self.send_blocked_max_s, watcher)
             while not watcher.is_over:
                 if place is not None:
                     if watcher.is_beginning:
@@ -113,14 +115,14 @@ class StreamingApi(LocalApi, frozen=True, kw_only=True):
                 if not (is_beginning := watcher.is_beginning):
                     self.started()
                 if batch := watcher.take_piece():
-                    timers = [loop.call_later(self.send_blocked_max_s, watcher.close, SLOW)]
-                    if place is not None:
-                        timers.append(place.stalls_later())
+                    sending.begin()
+                    stalling = place.stalls_later() if place is not None else None
                     try:
                         yield batch
                     finally:
-                        for timer in timers:
-                            timer.cancel()
+                        sending.end()
+                        if stalling is not None:
+                            stalling.cancel()
                 if is_beginning and not watcher.is_held:
                     await asyncio.sleep(0)
                 elif not batch and not watcher.is_over:
@@ -129,5 +131,43 @@ class StreamingApi(LocalApi, frozen=True, kw_only=True):
         finally:
             if place is not None:
                 place.leave()
+            if sending is not None:
+                sending.cancel()
             if watcher is not None:
                 watcher.close()
+
+
+class SendLimit:
+    """Cuts a watch one of whose sends blocks for too long. Its one timer outlasts the many sends that do not block."""
+
+    __slots__ = ("_began_s", "_limit_s", "_loop", "_timer", "_watcher")
+
+    def __init__(self, limit_s: float, watcher: Watcher) -> None:
+        self._limit_s, self._watcher, self._loop = limit_s, watcher, asyncio.get_running_loop()
+        self._began_s: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Note that a send begins."""
+        self._began_s = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._limit_s, self._look)
+
+    def end(self) -> None:
+        """Note that the send has ended."""
+        self._began_s = None
+
+    def cancel(self) -> None:
+        """Stop looking."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._began_s is None:
+            return
+        ends_s = self._began_s + self._limit_s
+        if self._loop.time() >= ends_s:
+            self._watcher.close(SLOW)
+        else:
+            self._timer = self._loop.call_at(ends_s, self._look)

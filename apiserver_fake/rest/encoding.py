@@ -8,6 +8,7 @@ file, `zeros.json`. Source: upstream's types and
 `staging/src/k8s.io/apimachinery/pkg/runtime/serializer/json/json.go`.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -17,10 +18,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from apiserver_fake.rest.protobuf import message_name
+from apiserver_fake.rest.splices import Splices, splice, splices_of
 from services.api.meta import Document
 
 KEPT_BYTES_MAX = 48 << 20
-"""Most bytes of objects cached in this form; a list of 5,000 pods is about 12 MB."""
+"""Most bytes of stored objects whose form is cached; 5,000 pods are about 12 MB."""
 NODE, SESSION = "core.Node", "kubeletSession"
 PIECE, PIECE_FOUND = 50, 500
 """Number of objects per piece of a list: completed anew, and found in the cache."""
@@ -41,15 +43,17 @@ def _types() -> dict[str, list[_Field]]:
     return msgspec.json.decode(text, type=dict[str, list[_Field]])
 
 
-def complete(document: Document, of: str) -> None:
-    """Write the zero values of that type's missing fields into an object."""
-    types = _types()
+def complete(document: Document, of: str) -> bool:
+    """Write the zero values of that type's missing fields into an object; return whether any was missing."""
+    types, has_changed = _types(), False
     for name, zero, inner, how in types[of]:
         value = document.get(name)
         if value is None:
             if zero == "{}":
                 value = document[name] = {}
+                has_changed = True
             elif zero is not None:
+                has_changed = has_changed or zero != "null" or name not in document
                 document[name] = None if zero == "null" else msgspec.json.decode(zero)
         if value is None or not inner or inner not in types:
             continue
@@ -59,8 +63,13 @@ def complete(document: Document, of: str) -> None:
         elif how == "map":
             values = value.values() if isinstance(value, dict) else ()
         for member in values:
-            if isinstance(member, dict):
-                complete(member, inner)
+            if isinstance(member, dict) and complete(member, inner):
+                has_changed = True
+    return has_changed
+
+
+_TYPED = re.compile(rb'\{"apiVersion":"([^"\\]+)","kind":"([^"\\]+)","')
+"""The beginning of an object as it is stored."""
 
 
 class _Stored(msgspec.Struct):
@@ -97,7 +106,8 @@ class Encoding:
         """Start with an empty cache. `has_sessions`: whether Nodes show the kubelet's session, which no Kubernetes
         has.
         """
-        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+        self._kept: OrderedDict[bytes, bytes | Splices] = OrderedDict()
+        """By stored object: what is inserted into it, or the whole form if that is not made by insertions."""
         self.kept_bytes, self._kept_bytes_max = 0, kept_bytes_max
         self._has_sessions = has_sessions
         self.made = 0
@@ -105,33 +115,46 @@ class Encoding:
 
     def object(self, body: bytes, of: str) -> bytes:
         """Return one object's JSON with the zero values of its type."""
-        full_body = self._kept.get(body)
-        if full_body is not None:
-            self._kept.move_to_end(body)
+        if (full_body := self._find(body)) is not None:
             return full_body
         start, end = metadata_slice(body)
         # An object's own metadata has no zeros, and it is half of what is stored.
         document: Document = msgspec.json.decode(b"%b0%b" % (body[:start], body[end:]) if end else body)
-        complete(document, of)
+        has_changed = complete(document, of)
         if of == NODE and not self._has_sessions:
-            document["status"]["nodeInfo"].pop(SESSION, None)
-        full_body = msgspec.json.encode(document)
-        if end:
-            full_body = full_body.replace(b'"metadata":0', b'"metadata":' + body[start:end], 1)
+            has_changed = document["status"]["nodeInfo"].pop(SESSION, None) is not None or has_changed
+        full_body = body
+        if has_changed:
+            full_body = msgspec.json.encode(document)
+            if end:
+                full_body = full_body.replace(b'"metadata":0', b'"metadata":' + body[start:end], 1)
         self.made += 1
         self._keep(body, full_body)
         return full_body
 
-    def _keep(self, body: bytes, found: bytes) -> None:
-        self._kept[body] = found
-        # The object itself is the store's, for as long as it stays as it is.
-        self.kept_bytes += len(found)
+    def _find(self, body: bytes) -> bytes | None:
+        form = self._kept.get(body)
+        if form is None:
+            return None
+        self._kept.move_to_end(body)
+        return form if isinstance(form, bytes) else splice(body, form)
+
+    def _keep(self, body: bytes, full_body: bytes) -> None:
+        splices = () if full_body is body else splices_of(body, full_body)
+        self._kept[body] = full_body if splices is None else splices
+        # The object itself is the store's for as long as it stays as it is; then it is kept here alone.
+        self.kept_bytes += len(body)
         while self.kept_bytes > self._kept_bytes_max and self._kept:
-            _, form = self._kept.popitem(last=False)
-            self.kept_bytes -= len(form)
+            dropped, _ = self._kept.popitem(last=False)
+            self.kept_bytes -= len(dropped)
 
     def answer(self, body: bytes) -> bytes:
         """Return an object, or a list of objects of one built-in kind, in that form."""
+        if (full_body := self._find(body)) is not None:
+            return full_body
+        if (typed := _TYPED.match(body)) is not None and not typed[2].endswith(b"List"):
+            of = type_of(typed[1].decode(), typed[2].decode())
+            return self.object(body, of) if of else body
         head = msgspec.json.decode(body, type=_Head)
         if head.items is None or not head.kind.endswith("List"):
             of = type_of(head.api_version, head.kind)

@@ -4,6 +4,7 @@ Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/filters/impersonati
 """
 
 from collections.abc import Callable
+from typing import Final
 from urllib.parse import unquote
 
 from multidict import MultiMapping
@@ -14,6 +15,7 @@ from apiserver_fake.registry.policy import Attributes
 from services.api.errors import BadRequest
 from services.api.identity import Identity
 
+PREFIX: Final = "impersonate-"
 USER, GROUP, UID, EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "impersonate-extra-"
 
 
@@ -25,6 +27,8 @@ def impersonate(
     Raises: Forbidden if it may not impersonate that identity; BadRequest for groups, uid or extra fields without a
     user, where upstream has 500.
     """
+    if PREFIX not in ",".join(headers).lower():
+        return caller
     user = headers.get(USER, "")
     groups, uid = list(headers.getall(GROUP, ())), headers.get(UID, "")
     extra: dict[str, list[str]] = {}

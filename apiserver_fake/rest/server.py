@@ -23,7 +23,7 @@ from apiserver_fake.extensions.fairness.gate import Overloaded
 from apiserver_fake.extensions.fairness.queue_set import ONE, WAITING
 from apiserver_fake.rates import Count
 from apiserver_fake.registry.errors import method_not_allowed
-from apiserver_fake.rest import discovery, media_types, paths
+from apiserver_fake.rest import compression, discovery, media_types, paths
 from apiserver_fake.rest.encoding import Encoding
 from apiserver_fake.rest.handlers.answers import Answers
 from apiserver_fake.rest.handlers.authentication import Authentication
@@ -161,6 +161,8 @@ class RestHandler:
             )
             if isinstance(answer, web.Response) and answer.headers.get("Content-Type") == media_types.JSON:
                 self._finish_json(request, answer)
+            if isinstance(request, HttpRequest) and request.is_compressed and isinstance(answer, web.Response):
+                await _compress(answer)
             return answer
         except Exception as error:
             return self._failure(request, error)
@@ -198,9 +200,9 @@ class RestHandler:
 
     def _finish_json(self, request: web.BaseRequest, answer: web.Response) -> None:
         """End JSON with a line feed as Go's encoder does, or indent it; leave answers with an ETag unchanged."""
-        if "ETag" in answer.headers or not isinstance(answer.body, bytes) or answer.body.endswith(b"\n}"):
-            return
         body = answer.body
+        if not isinstance(body, bytes) or body.endswith(b"\n}") or "ETag" in answer.headers:
+            return
         answer.body = indent_json(body) if is_pretty(request) else body + b"\n"
 
     async def _answer_or_failure(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -296,6 +298,12 @@ class RestHandler:
         """Wait for the turn of a long answer's next piece; other requests are served in between."""
         fairness = self._server.fairness
         await (fairness.slices.next() if fairness is not None else asyncio.sleep(0))
+
+
+async def _compress(answer: web.Response) -> None:
+    if isinstance(answer.body, bytes):
+        answer.body = await compression.compress(answer.body)
+        answer.headers.update(compression.HEADERS)
 
 
 def _place_of(parts: list[str]) -> tuple[str, str, list[str]] | None:

@@ -29,6 +29,7 @@ REVIEWS = tuple(
     )
 )
 """Review kinds, which are never stored."""
+_GROUPS = frozenset(review.group for review in REVIEWS)
 OF_ONESELF = frozenset(("SelfSubjectReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview"))
 
 
@@ -55,6 +56,8 @@ class Reviewer(Protocol):
 def review_at(group: str, version: str, rest: list[str]) -> tuple[Resource, str] | None:
     """Return the review kind of a path, and its namespace; None if the path is no review."""
     namespace = ""
+    if group not in _GROUPS:
+        return None
     if len(rest) == 3 and rest[0] == "namespaces":
         namespace, rest = rest[1], rest[2:]
     for review in REVIEWS:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -11,11 +12,12 @@ from aiohttp import HttpVersion11, web
 
 from apiserver_fake.extensions.fairness.gate import REQUEST_S
 from apiserver_fake.registry.read import with_items
-from apiserver_fake.rest import lists, media_types, protobuf, tables
+from apiserver_fake.rest import compression, lists, media_types, protobuf, tables
 from apiserver_fake.rest.encoding import Encoding
 from apiserver_fake.rest.http import (
     GZIP_MIN_BYTES,
     JSON_HEADERS,
+    HttpRequest,
     encode_document,
     indent_json,
     is_pretty,
@@ -25,6 +27,7 @@ from apiserver_fake.rest.http import (
 )
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Route
+from apiserver_fake.storage.records import Record
 from services.api.seams import Clock
 from services.api.wire import Response
 
@@ -32,15 +35,17 @@ STREAMED_ABOVE = 500
 """Number of objects above which a list is streamed."""
 PROTOBUF_PIECE = 50
 """Number of objects encoded in protobuf at a time; other tasks run in between."""
+PART_OBJECTS, PIECES_OF_PART = 500, 10
+"""Number of objects, and of pieces of a converted list, that are compressed at a time."""
 
 
 class Answers:
-    """Turns responses into HTTP answers; caches the rows of Tables."""
+    """Turns responses into HTTP answers; caches the rows of Tables and the compressed parts of lists."""
 
     def __init__(self, clock: Clock, encoding: Encoding, next_piece: Callable[[], Awaitable[None]]) -> None:
         """`next_piece` waits for the turn of a long answer's next piece."""
         self._clock, self._encoding, self._next_piece = clock, encoding, next_piece
-        self._rows = lists.Rows()
+        self._rows, self._compressed = lists.Rows(), compression.Parts()
 
     async def complete(
         self, request: web.BaseRequest, response: Response, route: Route, form: Form, include: str
@@ -62,8 +67,8 @@ class Answers:
         answer = self.answer(response, route, shown, include)
         if form.is_pretty and form.media_type == media_types.JSON and isinstance(answer.body, bytes):
             answer.body = indent_json(answer.body)
-        if isinstance(answer.body, bytes) and may_be_compressed(request, len(answer.body)):
-            answer.enable_compression(web.ContentCoding.gzip)
+        if isinstance(request, HttpRequest) and isinstance(answer.body, bytes):
+            request.is_compressed = may_be_compressed(request, len(answer.body))
         return answer
 
     def answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
@@ -133,22 +138,73 @@ class Answers:
         answer = web.StreamResponse(headers={**JSON_HEADERS, "Content-Type": form.content_type})
         self._warn(answer, response, route)
         answer.enable_chunked_encoding()
-        if may_be_compressed(request, GZIP_MIN_BYTES):
-            answer.enable_compression(web.ContentCoding.gzip)
-        pieces = self._pieces(response, route, form, include)
+        is_compressed = may_be_compressed(request, GZIP_MIN_BYTES)
+        if is_compressed:
+            answer.headers.update(compression.HEADERS)
+        send = self._send_compressed if is_compressed else self._send
         try:
             async with asyncio.timeout(REQUEST_S):
                 await answer.prepare(request)
-                while True:
-                    await self._next_piece()
-                    if (piece := next(pieces, None)) is None:
-                        break
-                    await answer.write(piece)
-                await answer.write_eof(b"\n")
+                await send(answer, response, route, form, include)
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
         return answer
+
+    async def _send(
+        self, answer: web.StreamResponse, response: Response, route: Route, form: Form, include: str
+    ) -> None:
+        pieces = self._pieces(response, route, form, include)
+        while True:
+            await self._next_piece()
+            if (piece := next(pieces, None)) is None:
+                break
+            await answer.write(piece)
+        await answer.write_eof(b"\n")
+
+    async def _send_compressed(
+        self, answer: web.StreamResponse, response: Response, route: Route, form: Form, include: str
+    ) -> None:
+        body = compression.GzipBody()
+        await answer.write(body.begin())
+        for key, pieces in self._parts(response, route, form, include):
+            await self._next_piece()
+            if (part := self._compressed.find(key)) is None:
+                texts: list[bytes] = []
+                for piece in pieces:
+                    texts.append(piece)
+                    await self._next_piece()
+                part = await self._compressed.make(key, b"".join(texts))
+            await answer.write(body.add(part))
+        await answer.write_eof(body.add(await self._compressed.make(None, b"\n")) + body.end())
+
+    def _parts(
+        self, response: Response, route: Route, form: Form, include: str
+    ) -> Iterator[tuple[Hashable, Iterable[bytes]]]:
+        """Yield the parts of a list that are compressed apart, in pieces, each with what its bytes depend on.
+
+        That is None for a part that is never the same again.
+        """
+        items = response.items or ()
+        if form.convert or not _are_stored(items, response.records):
+            pieces = self._pieces(response, route, form, include)
+            for piece in pieces:
+                yield None, chain((piece,), islice(pieces, PIECES_OF_PART - 1))
+            return
+        yield None, (response.body[:-1] + b',"items":[',)
+        for first in range(0, len(items), PART_OBJECTS):
+            versions = tuple([(each.uid, each.rv) for each in response.records[first : first + PART_OBJECTS]])
+            key = (route.resource.name, route.resource.api_version, first > 0, versions)
+            yield key, self._items(items[first : first + PART_OBJECTS], route, b"," if first else b"")
+        yield None, (b"]}",)
+
+    def _items(self, items: Sequence[bytes], route: Route, before: bytes) -> Iterator[bytes]:
+        """Yield the items of a list behind `before`, with commas in between."""
+        version, kind = route.resource.api_version, route.resource.kind
+        for piece in [list(items)] if route.is_of_definition else self._encoding.items(items, version, kind):
+            if piece:
+                yield before + b",".join(piece)
+                before = b","
 
     def _pieces(self, response: Response, route: Route, form: Form, include: str) -> Iterator[bytes]:
         """Yield the pieces of a list in the form that the client asked for."""
@@ -161,13 +217,7 @@ class Answers:
                 route.resource, head, response.records, self._clock.wall(), include=include, version=form.version
             )
             return
-        items, version, kind = response.items or (), route.resource.api_version, route.resource.kind
-        pieces = [list(items)] if route.is_of_definition else self._encoding.items(items, version, kind)
-        before = response.body[:-1] + b',"items":['
-        for piece in pieces:
-            if piece:
-                yield before + b",".join(piece)
-                before = b","
+        yield from self._items(response.items or (), route, response.body[:-1] + b',"items":[')
         yield b"]}"
 
     async def _whole(self, response: Response, route: Route, form: Form, include: str) -> Response:
@@ -199,3 +249,8 @@ class Answers:
             if len(items) % PROTOBUF_PIECE == 0:
                 await self._next_piece()
         return protobuf.encode_list(msgspec.json.decode(response.body), items)
+
+
+def _are_stored(items: Sequence[bytes], records: Sequence[Record]) -> bool:
+    """Whether the items of a list are the stored bytes of these records."""
+    return len(items) == len(records) and all(item is each.body for item, each in zip(items, records, strict=True))

@@ -22,6 +22,7 @@ from services.runtime.web import host_name, is_allowed_host
 
 FAILED_LOGINS_PER_S = 20
 """Failed authentications per second and address that are answered with 401; further ones get 429."""
+EXTERNALS_MAX = 512
 MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
@@ -53,26 +54,35 @@ class Authentication:
         """`allowed_hosts`: names, in lower case, under which the server may be addressed."""
         self._server, self._clock, self._allowed_hosts = server, clock, allowed_hosts
         self._failed_logins = Rate(FAILED_LOGINS_PER_S, FAILED_LOGINS_PER_S)
+        self._externals: dict[int, tuple[Identity, Identity]] = {}
+        """Callers and what they are for RBAC, by the id of the caller's object."""
 
     def check_web(self, request: web.BaseRequest) -> None:
         """Refuse a request for another host, from another origin, or with bytes that are not UTF-8.
 
         Raises: Forbidden, BadRequest.
         """
-        local = request.transport.get_extra_info("sockname") if request.transport is not None else None
-        host = request.headers.get("Host", "")
-        if not is_allowed_host(host, self._allowed_hosts, local[0] if local else ""):
+        headers = request.headers
+        host = headers.get("Host", "")
+        if not self._is_allowed(request, host):
             raise Forbidden(f"the host name {host_name(host)[:100]!r} is not one of this server's")
-        origin = request.headers.get("Origin", "")
         # Bytes that are not UTF-8 cannot be shown in an answer or stored in an object.
         if not request.raw_path.isascii() and not is_encodable(request.raw_path):
             raise BadRequest("the address of the request is not UTF-8")
-        for name, value in request.headers.items():
-            # A credential is never shown: a bad one is refused like any wrong credential.
-            if not value.isascii() and name.lower() != "authorization" and not is_encodable(value):
-                raise BadRequest(f"the header {name} is not UTF-8")
+        if not "".join(headers.values()).isascii():
+            for name, value in headers.items():
+                # A credential is never shown: a bad one is refused like any wrong credential.
+                if name.lower() != "authorization" and not is_encodable(value):
+                    raise BadRequest(f"the header {name} is not UTF-8")
+        origin = headers.get("Origin", "")
         if origin and request.method in MUTATING and origin.lower() != f"{request.scheme}://{host}".lower():
             raise Forbidden("requests that change something must come from this server's own origin")
+
+    def _is_allowed(self, request: web.BaseRequest, host: str) -> bool:
+        if host_name(host) in self._allowed_hosts:
+            return True
+        local = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        return is_allowed_host(host, self._allowed_hosts, local[0] if local else "")
 
     async def caller(self, request: web.BaseRequest) -> Identity:
         """Return the identity of the caller, or the user that it impersonates.
@@ -104,7 +114,7 @@ class Authentication:
     def _identity(self, request: web.BaseRequest) -> Identity:
         caller = self._authenticate(request)
         if self._server.access.is_rbac:
-            caller = external(caller)
+            caller = self._as_external(caller)
         if self._server.audit is None:
             return impersonate(caller, request.headers, self._server.callers.authorize_action)
         self.begin_trail(request, caller)
@@ -122,6 +132,15 @@ class Authentication:
             asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
             trail.on_decision(*self._server.callers.decision(acting, asked))
         return acting
+
+    def _as_external(self, caller: Identity) -> Identity:
+        """Return `external(caller)`. An entry holds its caller, so the id of another one is never the same."""
+        known = self._externals.get(id(caller))
+        if known is None:
+            if len(self._externals) >= EXTERNALS_MAX:
+                self._externals.clear()
+            known = self._externals[id(caller)] = (caller, external(caller))
+        return known[1]
 
     def begin_trail(self, request: web.BaseRequest, caller: Identity | None) -> None:
         """Begin the audit trail of a request. `caller`: None if its authentication has failed."""

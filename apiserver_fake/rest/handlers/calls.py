@@ -37,16 +37,16 @@ class Calls:
 
     def span(self, request: web.BaseRequest, route: Route, verb: str) -> Span:
         """Begin the span of a call, as a child of the caller's span if the request names one."""
-        parent = request.headers.get("traceparent", "")
-        attributes: dict[str, str] = {"http.request.method": request.method, "http.route": route.template}
+        parent, template = request.headers.get("traceparent", ""), route.template
+        attributes: dict[str, str] = {"http.request.method": request.method, "http.route": template}
         if route.namespace:
             attributes["k8s.namespace.name"] = route.namespace
         if route.name:
             attributes[_NAMES_OF.get(route.resource.name, "keplab.name")] = route.name
         span = self._tracer.start(
-            f"{request.method} {route.template}",
+            f"{request.method} {template}",
             kind="server",
-            parent=parent if is_traceparent(parent) else "",
+            parent=parent if parent and is_traceparent(parent) else "",
             **attributes,
         )
         serving.set(span.traceparent)

@@ -89,7 +89,7 @@ class ResourceRequests:
         self._server, self._catalogue, self._clock, self._encoding = server, catalogue, clock, encoding
         self._rights, self._reviews, self._connections = rights, reviews, connections
         self._calls, self._answers, self._next_piece = calls, answers, next_piece
-        self._send_blocked_max_s = send_blocked_max_s
+        self._send_blocked_max_s, self._lines = send_blocked_max_s, watch.SharedLines()
 
     async def resource(
         self, request: web.BaseRequest, identity: Identity, group: str, version: str, rest: list[str]
@@ -140,7 +140,7 @@ class ResourceRequests:
         self, request: web.BaseRequest, identity: Identity, route: Route, parameters: Parameters, include: str
     ) -> web.StreamResponse:
         form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS, is_stream=True)
-        encoder = watch.EventEncoder(route, form, include, self._clock.wall, self._encoding)
+        encoder = watch.EventEncoder(route, form, include, self._clock.wall, self._encoding, self._lines)
         watched = paths.watch_request(route, parameters, self._server.store.rv)
         place = await self._server.watches.begin(identity, watched)
         api = self._server.streaming_api(identity, place, self._send_blocked_max_s, self._leaving(request))

@@ -136,3 +136,21 @@ def test_a_kubelets_session_is_shown_only_where_kubelets_unbind():
         for body in (encoding.answer(node), encoding.object(node, "core.Node"), listed):
             assert (b"kubeletSession" in body) == has_sessions
         assert b"nodeInfo" in encoding.answer(bare)
+
+
+def test_an_object_that_lacks_no_zero_value_is_answered_as_it_is_stored():
+    whole = Encoding().object(b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"a":1}}', "core.Pod")
+    again = Encoding()
+
+    assert again.object(whole, "core.Pod") is whole
+    assert again.answer(whole) is whole
+
+
+@pytest.mark.parametrize("condition", [{"lastProbeTime": None}, {"lastProbeTime": "2026-01-01T00:00:00Z"}, {}])
+def test_a_null_that_is_a_zero_value_already_is_left_alone(condition):
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": [condition]}}
+
+    answered = msgspec.json.decode(Encoding().answer(msgspec.json.encode(pod)))
+
+    zeros = {"type": "", "status": "", "lastProbeTime": None, "lastTransitionTime": None}
+    assert answered["status"]["conditions"] == [zeros | condition]
