@@ -317,7 +317,7 @@ class Store:
 
     def _apply(self, change: Change, now_s: float) -> None:
         record, previous = change.record, change.previous
-        table = self._table(record.resource)
+        table = self._tables.get(record.resource) or self._table(record.resource)
         if change.type == DELETED:
             assert previous is not None
             table.remove(previous)
@@ -468,15 +468,12 @@ class Staged:
             self._news += news
             self._news_in[place] = self._news_in.get(place, 0) + news
 
-    def put(self, resource: Resource, document: Document, traceparent: str = "") -> Record:
-        """Stage a write, versioning `document`. Raises: RequestEntityTooLarge above 1.5 MiB, nothing staged."""
-        return self._stage("", resource, document, traceparent)
-
     def remove(self, resource: Resource, document: Document, traceparent: str = "") -> Record:
         """Stage a removal; `document` is the last content and gets the removal's resourceVersion."""
-        return self._stage(DELETED, resource, document, traceparent)
+        return self.put(resource, document, traceparent, is_removal=True)
 
-    def _stage(self, kind: str, resource: Resource, document: Document, traceparent: str) -> Record:
+    def put(self, resource: Resource, document: Document, traceparent: str = "", *, is_removal: bool = False) -> Record:
+        """Stage a write, versioning `document`. Raises: RequestEntityTooLarge above 1.5 MiB, nothing staged."""
         rv = self.rv + 1
         document["metadata"]["resourceVersion"] = str(rv)
         body = msgspec.json.encode(document)
@@ -485,14 +482,16 @@ class Staged:
             text = f'{resource.plural} "{name}" has {len(body)} bytes, at most {OBJECT_BYTES_MAX} can be stored'
             raise RequestEntityTooLarge(text)
         record = record_of(resource, document, rv, body, hashing=self._store.hashing)
-        previous = self.get(resource.name, record.namespace, record.name)
+        key, overlay = record.key, self._overlay.setdefault(resource.name, {})
+        previous = overlay[key] if key in overlay else self._store.get(resource.name, record.namespace, record.name)
         if previous is not None:
             record = beside(record, previous)
-        change_type = kind or (ADDED if previous is None else MODIFIED)
+        change_type = DELETED if is_removal else ADDED if previous is None else MODIFIED
         change = Change(rv, change_type, record, previous, rv, traceparent, self.cause)
         self.changes.append(change)
-        self._note(change, 1)
-        self._overlay.setdefault(resource.name, {})[record.key] = None if kind == DELETED else record
+        if change_type != MODIFIED:
+            self._note(change, 1)
+        overlay[key] = None if is_removal else record
         self.rv = rv
         self.bytes += len(body)
         return record

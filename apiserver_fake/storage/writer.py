@@ -309,7 +309,8 @@ class Writer:
             _log.error("write.failed", identity=operation.identity, exc_info=error)
             response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))
         else:
-            staged.seal(mark)
+            if len(staged.changes) - mark > 1:
+                staged.seal(mark)
             batch.entries.extend(_entries(staged.changes[mark:], operation, response))
         # A refusal that may be different next time is not an answer to hold on to.
         if operation.request_id and response.code < 500 and response.code != 429:
@@ -387,16 +388,16 @@ class Writer:
 
 
 def _entries(changes: Sequence[Change], operation: Operation, response: Response) -> list[Entry]:
-    entries = [entry_of(change, operation.identity, operation.cause) for change in changes]
-    if entries and operation.request_id:
-        same = response.body is changes[-1].record.body
-        entries[-1] = msgspec.structs.replace(
-            entries[-1],
-            request_id=operation.request_id,
-            fingerprint=operation.fingerprint,
-            code=response.code,
-            answer=None if same else response.body,
-        )
+    if not changes:
+        return []
+    identity, cause = operation.identity, operation.cause
+    last = changes[-1]
+    entries = [entry_of(change, identity, cause) for change in changes[:-1]] if len(changes) > 1 else []
+    if not operation.request_id:
+        entries.append(entry_of(last, identity, cause))
+        return entries
+    answer = None if response.body is last.record.body else response.body
+    entries.append(entry_of(last, identity, cause, operation.request_id, operation.fingerprint, response.code, answer))
     return entries
 
 
