@@ -5,8 +5,9 @@ fields by which invariants judge the object. Source: guarantees 1.2 for names an
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -14,7 +15,7 @@ from apiserver_fake.registry.admission.attributes import Connection
 from apiserver_fake.registry.catalogue import Catalogue
 from apiserver_fake.requests import MUTATING
 from apiserver_fake.storage.journal import Recovered
-from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change, Entry, entry_of
+from apiserver_fake.storage.records import ADDED, DELETED, Change, Entry, entry_of
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_hub import Watcher
 from apiserver_fake.storage.writer import BATCH_CHANGES
@@ -33,6 +34,27 @@ _WHOLE_POD = msgspec.json.Decoder(Pod)
 _JOB = msgspec.json.Decoder(Job)
 
 
+class _Metadata(TypedDict, total=False):
+    deletionTimestamp: Any
+    finalizers: Any
+    ownerReferences: Any
+
+
+class _Head(TypedDict, total=False):
+    metadata: _Metadata
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+"""Decoder of the part of an object by which objects of any kind are judged; it skips the rest, which is most."""
+_JUDGED_WHOLE = frozenset(
+    (
+        *("pods", "nodes", "leases.coordination.k8s.io", "podgroups.scheduling.k8s.io", "jobs.batch"),
+        *("resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"),
+    )
+)
+"""Kinds of which more than the metadata is judged."""
+
+
 def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     """Return the fields of a stored object by which invariants judge it: those that may only change in one
     direction.
@@ -40,15 +62,11 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     `is_new`: also return the fields that never change afterwards, and a pod's resource requests, which are recorded
     again when they change.
     """
-    facts: Document = {}
+    if resource not in _JUDGED_WHOLE:
+        return _common(_HEAD.decode(body)["metadata"])
     document: Document = msgspec.json.decode(body)
     meta, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
-    if meta.get("deletionTimestamp"):
-        facts["deletion"] = meta["deletionTimestamp"]
-    if meta.get("finalizers"):
-        facts["finalizers"] = meta["finalizers"]
-    if meta.get("ownerReferences"):
-        facts["owners"] = [owner.get("uid") or "" for owner in meta["ownerReferences"]]
+    facts = _common(meta)
     match resource:
         case "pods":
             facts |= _pod(body, meta, spec, status, is_new=is_new)
@@ -67,6 +85,17 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
             facts |= _grant(_CLAIM.decode(body)) | {"bytes": len(body)}
         case "resourceslices.resource.k8s.io":
             facts["node"] = spec.get("nodeName") or ""
+    return facts
+
+
+def _common(meta: Mapping[str, Any]) -> Document:
+    facts: Document = {}
+    if meta.get("deletionTimestamp"):
+        facts["deletion"] = meta["deletionTimestamp"]
+    if meta.get("finalizers"):
+        facts["finalizers"] = meta["finalizers"]
+    if meta.get("ownerReferences"):
+        facts["owners"] = [owner.get("uid") or "" for owner in meta["ownerReferences"]]
     return facts
 
 
@@ -237,10 +266,15 @@ class EventLines:
                 "group_end": change.group_end,
                 "content_sha256": hashlib.sha256(record.body).hexdigest(),
                 "prev_rv": previous.rv if previous is not None else 0,
-                **({"replayed": True} if is_replayed else {}),
-                **_cause(change.cause),
-                **facts_of(record.resource, record.body, is_new=change.type == ADDED),
             }
+            if is_replayed:
+                data["replayed"] = True
+            cause = change.cause
+            if cause is not None:
+                data["verb"], data["subresource"] = cause.verb, cause.subresource
+                if cause.lease_epoch:
+                    data["lease_epoch"] = cause.lease_epoch
+            data |= facts_of(record.resource, record.body, is_new=change.type == ADDED)
             if self._store.hashing:
                 added = 0 if change.type == DELETED else record.digest
                 removed = previous.digest if previous is not None else 0
@@ -252,8 +286,8 @@ class EventLines:
                 "store.commit",
                 obj=(kind, record.namespace, record.name, record.uid),
                 rv=change.rv,
-                identity=change.cause.identity if change.cause else "",
-                req_id=change.cause.request_id if change.cause else "",
+                identity=cause.identity if cause else "",
+                req_id=cause.request_id if cause else "",
                 trace_id=trace_id,
                 data=data,
             )
@@ -290,13 +324,6 @@ class EventLines:
             "queued": watcher.queue_length,
         }
         self._events.write("watch.close", identity=watcher.identity.user, data=data)
-
-
-def _cause(cause: Cause | None) -> Document:
-    if cause is None:
-        return {}
-    data: Document = {"verb": cause.verb, "subresource": cause.subresource}
-    return data | {"lease_epoch": cause.lease_epoch} if cause.lease_epoch else data
 
 
 def _path(request: Request) -> str:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -408,11 +409,14 @@ class ApiServer:
             response = Response(code=201, body=msgspec.json.encode(answer))
             self._finish(identity, request, span, began, response)
             return response
-        fingerprint = _fingerprint(request) if request.request_id else b""
-        if (known := self.writer.find_answer(identity.user, request.request_id, fingerprint)) is not None:
-            # Before authorization: the first write may have removed the right to repeat it.
-            self._finish(identity, request, span, began, known)
-            return known
+        fingerprint = b""
+        if request.request_id:
+            fingerprint = _fingerprint(request)
+            known = self.writer.find_answer(identity.user, request.request_id, fingerprint)
+            if known is not None:
+                # Before authorization: the first write may have removed the right to repeat it.
+                self._finish(identity, request, span, began, known)
+                return known
         registry.authorize(identity, request)
         if request.verb == "deletecollection":
             deleting = self._delete_collection(identity, request, span)
@@ -432,7 +436,7 @@ class ApiServer:
             plan=registry.prepare(identity, request, span.traceparent, session),
             done=asyncio.get_running_loop().create_future(),
             deadline_s=self._clock.now() + wait_s,
-            on_response=lambda response: self._finish(identity, request, span, began, response),
+            on_response=partial(self._finish, identity, request, span, began),
             identity=identity.user,
             request_id=request.request_id,
             fingerprint=fingerprint,

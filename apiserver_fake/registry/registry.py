@@ -6,6 +6,7 @@ newest state, and stages the change. Reads are in `reads`.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -112,7 +113,7 @@ class Registry:
                 check_raw(identity, self._switches)
                 return ""
             policy = self.policy_for(identity) if self._stored_policy is not None else None
-            return authorize(identity, request, self._lookup, self._listing(identity), policy)
+            return authorize(identity, request, self._lookup, partial(self._documents, identity), policy)
         except Forbidden:
             if not is_asked:
                 self._count_forbidden(identity, request)
@@ -146,16 +147,12 @@ class Registry:
         )
         self.authorize(identity, as_request)
 
-    def _listing(self, identity: Identity) -> Callable[[str, str], Iterable[Document]]:
-        """Return the function that lists objects for authorization; for a node, it lists only the node's own pods."""
+    def _documents(self, identity: Identity, resource: str, namespace: str) -> Iterable[Document]:
+        """List objects for authorization; for a node, list only the node's own pods."""
         own = (Term("spec.nodeName", "in", (identity.node,)),) if identity.node else ()
-
-        def documents(resource: str, namespace: str) -> Iterable[Document]:
-            selection = Selection(namespace, fields=own if resource == "pods" else ())
-            for record in self._store.select(resource, selection).records:
-                yield msgspec.json.decode(record.body)
-
-        return documents
+        selection = Selection(namespace, fields=own if resource == "pods" else ())
+        for record in self._store.select(resource, selection).records:
+            yield msgspec.json.decode(record.body)
 
     def _lookup(self, resource: str, namespace: str, name: str) -> Document | None:
         """Return the part of an object that authorization reads: name, namespace, labels and a pod's node.

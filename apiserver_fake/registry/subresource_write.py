@@ -150,7 +150,7 @@ class SubresourceWrite:
         request, resource, form = self._request, self._resource, FORMS.get(sub.name, _PLAIN)
         stored = staged.get(resource.name, request.namespace, request.name)
         old = None if stored is None else self.bodies.old(stored)
-        ctx = self._contexts.context(self._identity, request, staged, self._session)
+        ctx = self._contexts.context(self._identity, request, staged, self.strategy, self._session)
         if request.verb in ("create", "update"):
             body = _of_type(sub, body)
         sub.check_first(old, body, ctx)
@@ -158,7 +158,8 @@ class SubresourceWrite:
             raise not_found(resource, request.name, subresource=form.missing)
         managed: list[Document] | None = None
         if request.verb in ("update", "patch"):
-            check_preconditions(resource, stored, request.uid, request.resource_version)
+            if request.uid or request.resource_version:
+                check_preconditions(resource, stored, request.uid, request.resource_version)
             change = self._change(form, sub, old, body)
             if change is None:
                 current = sub.read(old)
@@ -195,7 +196,8 @@ class SubresourceWrite:
     ) -> Document:
         """Check that the changed document names the stored object; return it decoded as its type. Raises: ApiError."""
         meta = body.get("metadata")
-        if isinstance(meta, dict):
+        # A patch that says nothing of the metadata shares that of the stored object.
+        if isinstance(meta, dict) and meta is not old["metadata"]:
             uid, version = str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")
             check_preconditions(self._resource, stored, uid, version)
             self.bodies.check_name(meta.get("name", self._request.name))
@@ -208,7 +210,7 @@ class SubresourceWrite:
     def _apply(self, sub: Subresource, old: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
         """Admit the write and return the result of the subresource. Raises: ApiError."""
         request = self._request
-        admitting = self._guard.admitting(ctx)
+        admitting = None if self._contexts.admission is None else self._guard.admitting(ctx)
         if admitting is not None:
             body = self._mutated_form(admitting, sub, body, old, ctx)
         result = sub.apply(old, body, ctx)

@@ -103,7 +103,7 @@ class Write:
         """Stage a new object and return it. `managed`: its `managedFields`, for an apply. Raises: ApiError."""
         self.bodies.forget_unknown()
         request, resource = self.request, self.resource
-        ctx = self.contexts.context(self.identity, request, staged, self._session)
+        ctx = self.contexts.context(self.identity, request, staged, self.strategy, self._session)
         new = self.bodies.own(body if managed is not None else self.bodies.as_stored(body, None))
         name = self._name_creation(staged, new["metadata"], ctx)
         taken = staged.get(resource.name, request.namespace, name)
@@ -112,7 +112,7 @@ class Write:
         managers = self._complete_metadata(new, taken, managed, ctx)
         self._prepare_create(new, ctx)
         admit(self.identity, request, None, new, ctx)
-        admitting = self._guard.admitting(ctx)
+        admitting = None if self.contexts.admission is None else self._guard.admitting(ctx)
         if admitting is not None:
             new = self._mutated_creation(admitting, new, ctx, is_generated=not metadata_of(body).get("name"))
         self._refuse(name, self.strategy.validate(None, new, ctx))
@@ -220,7 +220,7 @@ class Write:
 
     def connect(self, staged: Staged, options: Document, complete: Complete) -> Connection:
         """Return the options of a connection after policies and webhooks. Stages nothing. Raises: ApiError, Pending."""
-        ctx = self.contexts.context(self.identity, self.request, staged, self._session)
+        ctx = self.contexts.context(self.identity, self.request, staged, self.strategy, self._session)
         return self._guard.connect(ctx, options, complete)
 
     # -- update and patch
@@ -254,12 +254,12 @@ class Write:
             return Response(code=200, rv=stored.rv, body=stored.body)
         new = self._inherit(changed, old, stored, is_patch=is_patch)
         sent = new["metadata"].pop("managedFields", None)
-        ctx = self.contexts.context(self.identity, request, staged, self._session)
+        ctx = self.contexts.context(self.identity, request, staged, self.strategy, self._session)
         if self._is_outside:
             ctx.warnings.extend(self.bodies.faults())
         self._prepare_update(old, new, ctx)
         admit(self.identity, request, old, new, ctx)
-        admitting = self._guard.admitting(ctx)
+        admitting = None if self.contexts.admission is None else self._guard.admitting(ctx)
         if admitting is not None:
             new = self._mutated_update(admitting, new, old, stored, ctx)
         self._refuse(request.name, [*new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
@@ -329,7 +329,7 @@ class Write:
             why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record"
             raise conflict(resource, stored.name, f"{why} ({stored.rv}). The object might have been modified")
         old: Document = msgspec.json.decode(stored.body)
-        ctx = self.contexts.context(self.identity, request, staged, self._session)
+        ctx = self.contexts.context(self.identity, request, staged, self.strategy, self._session)
         admit(self.identity, request, old, None, ctx)
         if (admitting := self._guard.admitting(ctx)) is not None:
             attributes = self._guard.attributes(None, old, stored.name)

@@ -57,6 +57,7 @@ def add_roles(more: Iterable[Role]) -> None:
         _added.append(role)
         roles.cache_clear()
         rules_of.cache_clear()
+        _rules_for.cache_clear()
 
 
 def verb_of(request: Request) -> str:
@@ -129,14 +130,9 @@ def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | Non
     """Return the first rule that allows the request, wider masks first; None if there is none."""
     if identity.user.startswith("system:node:"):
         return None  # only with its group is this a node, and then it is not looked up here (X-ID3)
-    verb = verb_of(request)
-    wanted = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
-    for rule in rules_of(identity.user, identity.groups):
-        if (
-            verb in rule.verbs
-            and _covers(rule.resources, wanted, request)
-            and _is_there(rule, identity, request, lookup)
-        ):
+    asked = request.verb, request.resource, request.subresource, request.is_of_collection
+    for rule in _rules_for(identity.user, identity.groups, *asked):
+        if not rule.where or _is_there(rule, identity, request, lookup):
             return rule
     return None
 
@@ -146,6 +142,23 @@ def rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
     """Return the rules of an identity, wider masks first."""
     mine = [rule for role in roles() if _has(role, user, groups) for rule in role.rules]
     return tuple(sorted(mine, key=lambda rule: bool(rule.may_change)))
+
+
+@lru_cache(maxsize=4096)
+def _rules_for(
+    user: str,
+    groups: tuple[str, ...],
+    verb: str,
+    resource: str,
+    subresource: str,
+    is_of_collection: bool,
+) -> tuple[Rule, ...]:
+    """Return the rules of an identity that name such requests, wherever they allow them, wider masks first."""
+    request = Request(verb=verb, resource=resource, subresource=subresource, is_of_collection=is_of_collection)
+    wanted = f"{resource}/{subresource}" if subresource else resource
+    verb = verb_of(request)
+    rules = rules_of(user, groups)
+    return tuple(rule for rule in rules if verb in rule.verbs and _covers(rule.resources, wanted, request))
 
 
 def _has(role: Role, user: str, groups: tuple[str, ...]) -> bool:

@@ -230,7 +230,8 @@ def conform(
     does with the result of a strategic merge patch or an apply, where integers are truncated to their width.
     Raises: Mistyped, with the text of Go's decoder or converter.
     """
-    wanted = _strict_type(shape)
+    known = _STRICT.get(id(shape))
+    wanted = known[1] if known is not None else _strict_type(shape)
     if wanted is not None:
         try:
             msgspec.convert(document if old is None else _news(document, old), wanted)
