@@ -196,8 +196,8 @@ class SubresourceWrite:
     ) -> Document:
         """Check that the changed document names the stored object; return it decoded as its type. Raises: ApiError."""
         meta = body.get("metadata")
-        # A patch that says nothing of the metadata shares that of the stored object.
-        if isinstance(meta, dict) and meta is not old["metadata"]:
+        # Metadata that equals the stored one names the stored object.
+        if isinstance(meta, dict) and meta != old["metadata"]:
             uid, version = str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")
             check_preconditions(self._resource, stored, uid, version)
             self.bodies.check_name(meta.get("name", self._request.name))

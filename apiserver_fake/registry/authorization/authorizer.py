@@ -146,12 +146,7 @@ def rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=4096)
 def _rules_for(
-    user: str,
-    groups: tuple[str, ...],
-    verb: str,
-    resource: str,
-    subresource: str,
-    is_of_collection: bool,
+    user: str, groups: tuple[str, ...], verb: str, resource: str, subresource: str, is_of_collection: bool
 ) -> tuple[Rule, ...]:
     """Return the rules of an identity that name such requests, wherever they allow them, wider masks first."""
     request = Request(verb=verb, resource=resource, subresource=subresource, is_of_collection=is_of_collection)

@@ -47,7 +47,8 @@ class Shape:
     that they exist, empty, wherever their object does. `keeps_unknown`: members that `fields` does not have are
     legal (`x-kubernetes-preserve-unknown-fields`). `component`: the name of the type, if it has one. `form`: int32
     or int64 of an integer, bytes of a text in base64, micro of a time with microseconds. `plans`: results that
-    walks over documents have computed once for the type.
+    walks over documents have computed once for the type. `may_merge_lists`: whether a value may hold a list that
+    merges; None before patches have asked.
     """
 
     type: str = ""
@@ -66,6 +67,7 @@ class Shape:
     component: str = ""
     form: str = ""
     plans: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    may_merge_lists: bool | None = field(default=None, init=False, repr=False, compare=False)
 
     def member(self, name: str) -> Shape:
         """Return the shape of an object's member; the any shape if the member is unknown."""
