@@ -5,9 +5,10 @@ fields by which invariants judge the object. Source: guarantees 1.2 for names an
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from operator import attrgetter
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import msgspec
 
@@ -62,11 +63,18 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     `is_new`: also return the fields that never change afterwards, and a pod's resource requests, which are recorded
     again when they change.
     """
-    if resource not in _JUDGED_WHOLE:
-        return _common(_HEAD.decode(body)["metadata"])
-    document: Document = msgspec.json.decode(body)
-    meta, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
-    facts = _common(meta)
+    is_judged_whole = resource in _JUDGED_WHOLE
+    document: Document = msgspec.json.decode(body) if is_judged_whole else cast("Document", _HEAD.decode(body))
+    meta, facts = document["metadata"], Document()
+    if meta.get("deletionTimestamp"):
+        facts["deletion"] = meta["deletionTimestamp"]
+    if meta.get("finalizers"):
+        facts["finalizers"] = meta["finalizers"]
+    if meta.get("ownerReferences"):
+        facts["owners"] = [owner.get("uid") or "" for owner in meta["ownerReferences"]]
+    if not is_judged_whole:
+        return facts
+    spec, status = document.get("spec") or {}, document.get("status") or {}
     match resource:
         case "pods":
             facts |= _pod(body, meta, spec, status, is_new=is_new)
@@ -85,17 +93,6 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
             facts |= _grant(_CLAIM.decode(body)) | {"bytes": len(body)}
         case "resourceslices.resource.k8s.io":
             facts["node"] = spec.get("nodeName") or ""
-    return facts
-
-
-def _common(meta: Mapping[str, Any]) -> Document:
-    facts: Document = {}
-    if meta.get("deletionTimestamp"):
-        facts["deletion"] = meta["deletionTimestamp"]
-    if meta.get("finalizers"):
-        facts["finalizers"] = meta["finalizers"]
-    if meta.get("ownerReferences"):
-        facts["owners"] = [owner.get("uid") or "" for owner in meta["ownerReferences"]]
     return facts
 
 
@@ -206,7 +203,10 @@ class EventLines:
 
     def request(self, identity: Identity, request: Request, span: Span) -> None:
         """Write that a call that may change something has arrived."""
-        data: Document = {"verb": request.verb, "path": _path(request)}
+        data: Document = {
+            "verb": request.verb,
+            "path": _path(request.resource, request.namespace, request.name, request.subresource),
+        }
         if request.uid:
             data["uid"] = request.uid
         if request.resource_version:
@@ -217,7 +217,11 @@ class EventLines:
 
     def response(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
         """Write the answer to a call, before the answer leaves."""
-        data: Document = {"verb": request.verb, "path": _path(request), "code": response.code}
+        data: Document = {
+            "verb": request.verb,
+            "path": _path(request.resource, request.namespace, request.name, request.subresource),
+            "code": response.code,
+        }
         if response.code >= 400:
             data["reason"] = response.error().reason
         data["definite"] = response.code != 504 or request.verb not in MUTATING
@@ -245,12 +249,20 @@ class EventLines:
 
     def connection(self, identity: Identity, request: Request, answer: Connection | ApiError) -> None:
         """Write a connection request and admission's audit annotations, before the connection is opened or refused."""
-        data: Document = {"verb": request.verb, "path": _path(request)}
+        data: Document = {
+            "verb": request.verb,
+            "path": _path(request.resource, request.namespace, request.name, request.subresource),
+        }
         if answer.audit:
             data["audit"] = dict(answer.audit)
         self._events.write("api.request", identity=identity.user, data=data)
         if isinstance(answer, ApiError):
-            refused = {"verb": request.verb, "path": _path(request), "code": answer.code, "reason": answer.reason}
+            refused = {
+                "verb": request.verb,
+                "path": _path(request.resource, request.namespace, request.name, request.subresource),
+                "code": answer.code,
+                "reason": answer.reason,
+            }
             self._events.write("api.response", identity=identity.user, data={**refused, "definite": True})
 
     def commits(self, changes: Sequence[Change], *, is_replayed: bool = False) -> None:
@@ -326,8 +338,10 @@ class EventLines:
         self._events.write("watch.close", identity=watcher.identity.user, data=data)
 
 
-def _path(request: Request) -> str:
-    return "/".join((request.resource, request.namespace, request.name, request.subresource)).rstrip("/")
+@lru_cache(maxsize=1024)
+def _path(resource: str, namespace: str, name: str, subresource: str) -> str:
+    """Return the path of a request; its answer's line asks for it again."""
+    return "/".join((resource, namespace, name, subresource)).rstrip("/")
 
 
 def _selector(request: WatchRequest) -> dict[str, str]:

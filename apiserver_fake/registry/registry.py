@@ -193,8 +193,8 @@ class Registry:
         """Return a connection's options after admission, evaluated on the visible state. Raises: ApiError, Pending."""
         if self._surroundings.admission is None:
             return Connection(options)
-        resource = self._catalogue.find(request.resource)
-        write = Write(self._surroundings, resource, identity, request, "", session)
+        kind = self._catalogue.kind(request.resource)
+        write = Write(self._surroundings, kind, identity, request, "", session)
         return write.connect(self._store.stage(), options, complete)
 
     def prepare(self, identity: Identity, request: Request, traceparent: str, session: Session | None = None) -> Plan:
@@ -206,14 +206,15 @@ class Registry:
         return fence(plan, request.lease_epoch) if request.lease_epoch else plan
 
     def _plan(self, identity: Identity, request: Request, traceparent: str, session: Session | None) -> Plan:
-        resource = self._catalogue.find(request.resource)
+        kind = self._catalogue.kind(request.resource)
+        resource = kind.resource
         check_scope(resource, request)
         if request.subresource == RAW:
             return raw_plan(resource, request, traceparent, lambda: new_uid(self._random))
         if request.subresource:
-            part = SubresourceWrite(self._surroundings, resource, identity, request, traceparent, session)
+            part = SubresourceWrite(self._surroundings, kind, identity, request, traceparent, session)
             return _prepare_subresource(part, resource, request)
-        write = Write(self._surroundings, resource, identity, request, traceparent, session)
+        write = Write(self._surroundings, kind, identity, request, traceparent, session)
         match request.verb:
             case "create":
                 body = decode_object(request.body, f"a {resource.kind}", write.bodies.repeated)

@@ -17,6 +17,7 @@ from apiserver_fake.registry.admission.attributes import Admitting, Complete, Co
 from apiserver_fake.registry.admission.guard import Guard
 from apiserver_fake.registry.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.registry.authorization.authorizer import admit, authorize_in_write
+from apiserver_fake.registry.catalogue import Kind
 from apiserver_fake.registry.errors import conflict, details_of
 from apiserver_fake.registry.gated_fields import drop_disabled
 from apiserver_fake.registry.managers import Applied, FieldManagers, set_managers
@@ -38,7 +39,7 @@ from apiserver_fake.storage.records import Record, parse_rv
 from apiserver_fake.storage.store import Staged
 from services.api.errors import BadRequest, invalid
 from services.api.identity import Identity
-from services.api.meta import Document, Resource, metadata_of
+from services.api.meta import Document, metadata_of
 from services.api.times import format_time
 from services.api.wire import Request, Response
 
@@ -80,19 +81,18 @@ class Write:
     def __init__(
         self,
         contexts: WriteContexts,
-        resource: Resource,
+        kind: Kind,
         identity: Identity,
         request: Request,
         traceparent: str,
         session: Session | None = None,
     ) -> None:
-        self.contexts, self.resource, self.identity = contexts, resource, identity
+        self.contexts, self.resource, self.identity = contexts, kind.resource, identity
         self.request, self.traceparent, self._session = request, traceparent, session
-        self._kind, self._is_outside = contexts.catalogue.kind(resource.name), bool(request.field_validation)
-        self.strategy = self._kind.strategy
-        self.bodies = Bodies(contexts.catalogue, self._kind, request, session)
-        self._guard = Guard(contexts, resource, identity, request, session, authorize_in_write)
-        self._stager = Stager(resource, traceparent, contexts.catalogue.find, request.dry_run)
+        self._kind, self._is_outside, self.strategy = kind, bool(request.field_validation), kind.strategy
+        self.bodies = Bodies(contexts.catalogue, kind, request, session)
+        self._guard = Guard(contexts, kind.resource, identity, request, session, authorize_in_write)
+        self._stager = Stager(kind.resource, traceparent, contexts.catalogue.find, request.dry_run)
 
     def _managers(self) -> FieldManagers:
         return self.contexts.managers(self._kind, self.identity, self.request, self.bodies.versions)
@@ -236,7 +236,7 @@ class Write:
         ):
             return self.update(staged, lambda old: self.bodies.as_stored(body, old), is_patch=False)
         create = msgspec.structs.replace(request, verb="create")
-        creation = Write(self.contexts, resource, self.identity, create, self.traceparent, self._session)
+        creation = Write(self.contexts, self._kind, self.identity, create, self.traceparent, self._session)
         creation.bodies.repeated = self.bodies.repeated
         return creation.create(staged, body)
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from apiserver_fake.storage.backlog import Backlog, Backlogs
-from apiserver_fake.storage.records import Change, Selection, future_version, parse_rv
+from apiserver_fake.storage.records import DELETED, Change, Selection, future_version, parse_rv
 from apiserver_fake.storage.store import INDEXED_FIELDS, Store
-from apiserver_fake.storage.watch_events import bookmark, error_event, event_for, transition_type
+from apiserver_fake.storage.watch_events import bookmark, error_event, event_for, event_of, transition_type
 from services.api.errors import ApiError, BadRequest, Expired, TooManyRequests
 from services.api.identity import Identity
 from services.api.meta import Resource
@@ -456,7 +456,8 @@ class Hub:
                 continue
             queued = queued_by_type.get(kind)
             if queued is None:
-                event = event_for(kind, change)
+                is_end = kind == DELETED
+                event = event_for(kind, change) if is_end else event_of(kind, change.record, change.traceparent)
                 queued = queued_by_type[kind] = _Queued(event, len(event.body), now_s)
             self.events_sent += 1
             watcher.offer(queued)

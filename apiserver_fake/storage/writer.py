@@ -17,7 +17,7 @@ import structlog
 from apiserver_fake.storage.journal import Journal, JournalError, OvertakenError
 from apiserver_fake.storage.memory import end_for_memory
 from apiserver_fake.storage.records import UNNAMED, BaseObject, Cause, Change, Entry, ReadOnly, entry_of
-from apiserver_fake.storage.store import Gap, Staged, Store, changes_of
+from apiserver_fake.storage.store import WINDOW_BYTES_MAX, Gap, Staged, Store, changes_of
 from services.api.errors import ApiError, Conflict, RequestEntityTooLarge, Timeout, TooManyRequests, Unavailable
 from services.api.meta import Resource
 from services.api.seams import Clock
@@ -170,7 +170,7 @@ class Writer:
             raise Unavailable("the store is full and read-only", reason="StoreReadOnly", retry_after_s=5)
         if self._is_shared and (why := self._journal.unavailable):
             raise Unavailable(why, retry_after_s=1)
-        if self._store.is_window_full:
+        if self._store.window_bytes > WINDOW_BYTES_MAX and self._store.is_window_full:
             raise Unavailable("the window of changes is full", reason="WindowFull", retry_after_s=5)
         most = QUEUE_MAX if operation.identity.startswith(_COMPONENTS) else QUEUE_MAX - QUEUE_RESERVED
         if len(self._queue) >= most or self._queue_bytes > QUEUE_BYTES_MAX:

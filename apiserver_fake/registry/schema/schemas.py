@@ -258,9 +258,12 @@ def conform(
 
 def _news(document: Document, old: Document) -> Document:
     """Return what of a document is not shared with the old one, down to its members' members."""
-    new_members = {name: value for name, value in document.items() if value is None or value is not old.get(name)}
-    for name, value in new_members.items():
+    new_members: Document = {}
+    for name, value in document.items():
         before = old.get(name)
+        if value is before and value is not None:
+            continue
+        new_members[name] = value
         if isinstance(value, dict) and isinstance(before, dict):
             new_members[name] = {
                 key: each for key, each in value.items() if each is None or each is not before.get(key)
