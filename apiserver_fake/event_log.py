@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, TypedDict, cast
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -38,6 +38,7 @@ _JOB = msgspec.json.Decoder(Job)
 class _Metadata(TypedDict, total=False):
     deletionTimestamp: Any
     finalizers: Any
+    generation: Any
     ownerReferences: Any
 
 
@@ -45,15 +46,39 @@ class _Head(TypedDict, total=False):
     metadata: _Metadata
 
 
-_HEAD = msgspec.json.Decoder(_Head)
-"""Decoder of the part of an object by which objects of any kind are judged; it skips the rest, which is most."""
-_JUDGED_WHOLE = frozenset(
-    (
-        *("pods", "nodes", "leases.coordination.k8s.io", "podgroups.scheduling.k8s.io", "jobs.batch"),
-        *("resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"),
-    )
-)
-"""Kinds of which more than the metadata is judged."""
+class _PodSpec(TypedDict, total=False):
+    nodeName: Any
+    resourceClaims: Any
+    schedulingGroup: Any
+
+
+class _PodStatus(TypedDict, total=False):
+    phase: Any
+    bindingGeneration: Any
+    unbindCount: Any
+    observedGeneration: Any
+    nominatedNodeName: Any
+    resourceClaimStatuses: Any
+
+
+class _PodHead(_Head, total=False):
+    spec: _PodSpec | None
+    status: _PodStatus | None
+
+
+_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    "pods": msgspec.json.Decoder(_PodHead),
+    **dict.fromkeys(
+        (
+            *("nodes", "leases.coordination.k8s.io", "podgroups.scheduling.k8s.io", "jobs.batch"),
+            *("resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"),
+        ),
+        msgspec.json.Decoder(),
+    ),
+}
+"""Decoders of what is judged, by kind."""
+_HEAD: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(_Head)
+"""Decoder of what is judged of all other kinds."""
 
 
 def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
@@ -63,8 +88,10 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     `is_new`: also return the fields that never change afterwards, and a pod's resource requests, which are recorded
     again when they change.
     """
-    is_judged_whole = resource in _JUDGED_WHOLE
-    document: Document = msgspec.json.decode(body) if is_judged_whole else cast("Document", _HEAD.decode(body))
+    try:
+        document: Document = _DECODERS.get(resource, _HEAD).decode(body)
+    except msgspec.ValidationError:  # a value of a wrong shape, written past admission
+        document = msgspec.json.decode(body)
     meta, facts = document["metadata"], Document()
     if meta.get("deletionTimestamp"):
         facts["deletion"] = meta["deletionTimestamp"]
@@ -72,7 +99,7 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
         facts["finalizers"] = meta["finalizers"]
     if meta.get("ownerReferences"):
         facts["owners"] = [owner.get("uid") or "" for owner in meta["ownerReferences"]]
-    if not is_judged_whole:
+    if resource not in _DECODERS:
         return facts
     spec, status = document.get("spec") or {}, document.get("status") or {}
     match resource:

@@ -37,7 +37,7 @@ from apiserver_fake.registry.decode import json_object
 from apiserver_fake.registry.errors import no_such_path
 from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.read import ContinueTokens, NotYet, list_head, with_items
-from apiserver_fake.registry.registry import Registry, as_unbind
+from apiserver_fake.registry.registry import UNBINDS, Registry, as_unbind
 from apiserver_fake.registry.sessions import Session
 from apiserver_fake.registry.writes.new_objects import Limits
 from apiserver_fake.registry.writes.spans import WriteSpans
@@ -327,7 +327,7 @@ class ApiServer:
         span = self._seams.tracer.start(rpc_method(request), kind=kind, parent=request.traceparent)
         began, is_write = self._clock.now(), request.verb in MUTATING
         self.requests.begun[is_write] += 1
-        if request.subresource:
+        if request.subresource in UNBINDS:
             try:
                 request = as_unbind(request, self._seams.switches)
             except Exception as error:

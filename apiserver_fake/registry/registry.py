@@ -255,6 +255,10 @@ def _configuration(body: bytes, repeated: list[str] | None) -> Document:
     return config
 
 
+UNBINDS = frozenset(("unbind", "binding"))
+"""Subresources whose requests may be an unbind in either spelling."""
+
+
 def as_unbind(request: Request, switches: Switches) -> Request:
     """Return an unbind in either spelling as `create` on `unbind`; return every other request unchanged.
 

@@ -116,7 +116,8 @@ class Write:
         if admitting is not None:
             new = self._mutated_creation(admitting, new, ctx, is_generated=not metadata_of(body).get("name"))
         self._refuse(name, self.strategy.validate(None, new, ctx))
-        self.strategy.check_bounds(None, new, ctx)
+        if self.strategy.check_bounds is not None:
+            self.strategy.check_bounds(None, new, ctx)
         if admitting is not None:
             self._guard.examine(admitting, self._guard.attributes(new, None, name), ctx)
         if self._is_outside:
@@ -134,7 +135,7 @@ class Write:
         request, resource = self.request, self.resource
         self.bodies.place(meta)
         name: str = meta.get("name") or ""
-        if request.name and name:
+        if request.name and name and name != request.name:
             self.bodies.check_name(name)
         if resource.namespaced:
             check_namespace(staged, resource, request.namespace, name)
@@ -263,7 +264,8 @@ class Write:
         if admitting is not None:
             new = self._mutated_update(admitting, new, old, stored, ctx)
         self._refuse(request.name, [*new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
-        self.strategy.check_bounds(old, new, ctx)
+        if self.strategy.check_bounds is not None:
+            self.strategy.check_bounds(old, new, ctx)
         if admitting is not None:
             self._guard.examine(admitting, self._guard.attributes(new, old, request.name), ctx)
         if self._is_outside:

@@ -67,7 +67,7 @@ class _Table:
         return self.counts.get("", 0) == len(self.objects)
 
     def put(self, record: Record, previous: Record | None) -> None:
-        key = record.key
+        key = Key(record.namespace, record.name)
         self.objects[key] = record
         if previous is None:
             # A Store that is loaded in key order appends; everything else finds its place.
@@ -425,7 +425,7 @@ class Staged:
     """A batch of changes that are not yet in the journal: they see each other, readers do not see them (S2)."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._store, self._tables = store, store._tables
         self.rv = store.rv
         self.cause: Cause | None = None
         self.changes: list[Change] = []
@@ -435,12 +435,11 @@ class Staged:
 
     def get(self, resource: str, namespace: str, name: str) -> Record | None:
         """Return the newest object, staged or visible."""
-        staged = self._overlay.get(resource)
-        if staged is not None:
-            key = Key(namespace, name)
-            if key in staged:
-                return staged[key]
-        return self._store.get(resource, namespace, name)
+        key, staged = Key(namespace, name), self._overlay.get(resource)
+        if staged is not None and key in staged:
+            return staged[key]
+        table = self._tables.get(resource)
+        return table.objects.get(key) if table is not None else None
 
     def select(self, resource: str, selection: Selection) -> list[Record]:
         """Return the newest selected objects: visible ones in key order, then newly staged ones."""
@@ -459,7 +458,9 @@ class Staged:
 
     def count_in(self, resource: str, namespace: str) -> int:
         """Return the number of objects of a kind in a namespace after the batch."""
-        return self._store.count_in(resource, namespace) + self._news_in.get((resource, namespace), 0)
+        table = self._tables.get(resource)
+        visible = table.counts.get(namespace, 0) if table is not None else 0
+        return visible + self._news_in.get((resource, namespace), 0)
 
     def _note(self, change: Change, sign: int) -> None:
         news = sign * ((change.previous is None) - (change.type == DELETED))
@@ -474,16 +475,20 @@ class Staged:
 
     def put(self, resource: Resource, document: Document, traceparent: str = "", *, is_removal: bool = False) -> Record:
         """Stage a write, versioning `document`. Raises: RequestEntityTooLarge above 1.5 MiB, nothing staged."""
-        rv = self.rv + 1
+        rv, name = self.rv + 1, resource.name
         document["metadata"]["resourceVersion"] = str(rv)
         body = msgspec.json.encode(document)
         if len(body) > OBJECT_BYTES_MAX:
-            name = document["metadata"].get("name", "")
-            text = f'{resource.plural} "{name}" has {len(body)} bytes, at most {OBJECT_BYTES_MAX} can be stored'
+            said = document["metadata"].get("name", "")
+            text = f'{resource.plural} "{said}" has {len(body)} bytes, at most {OBJECT_BYTES_MAX} can be stored'
             raise RequestEntityTooLarge(text)
         record = record_of(resource, document, rv, body, hashing=self._store.hashing)
-        key, overlay = record.key, self._overlay.setdefault(resource.name, {})
-        previous = overlay[key] if key in overlay else self._store.get(resource.name, record.namespace, record.name)
+        key, overlay = Key(record.namespace, record.name), self._overlay.setdefault(name, {})
+        if key in overlay:
+            previous = overlay[key]
+        else:
+            table = self._tables.get(name)
+            previous = table.objects.get(key) if table is not None else None
         if previous is not None:
             record = beside(record, previous)
         change_type = DELETED if is_removal else ADDED if previous is None else MODIFIED

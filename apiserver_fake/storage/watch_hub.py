@@ -254,8 +254,6 @@ class _Index:
     def concerned(self, change: Change) -> list[Watcher]:
         """Return the watchers that may see a change, in the order in which they are told."""
         watchers = list(self.broad.values())
-        if not self.by_value:
-            return watchers
         record, previous = change.record, change.previous
         watchers += self.by_value.get(("metadata.name", record.name), {}).values()
         for field in INDEXED_FIELDS.get(record.resource, ()):
@@ -450,7 +448,7 @@ class Hub:
 
     def _deliver(self, change: Change, index: _Index, now_s: float) -> None:
         queued_by_type: dict[str, _Queued] = {}
-        for watcher in index.concerned(change):
+        for watcher in index.concerned(change) if index.by_value else list(index.broad.values()):
             kind = transition_type(change, watcher.selection) if watcher.is_selecting else change.type
             if not kind:
                 continue

@@ -80,8 +80,8 @@ def authorize(
     `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state. `policy`: the RBAC
     policy; None for components of the mesh. Raises: Forbidden, for nodes with one constant text.
     """
-    if identity.node:
-        if may_node(identity.node, request, lookup, listing):
+    if node := identity.node:
+        if may_node(node, request, lookup, listing):
             return ""
     elif rule_for(identity, request, lookup) is not None:
         return ""
@@ -251,12 +251,12 @@ def admit(identity: Identity, request: Request, old: Document | None, new: Docum
     `old` None: a create; `new` None: a delete. Raises: Forbidden naming the first path that the caller's mask does
     not contain (for nodes with the constant text), Conflict `StaleBinding` for a status of an earlier binding.
     """
-    policy = None if identity.node else ctx.policy
+    if node := identity.node:
+        admit_node(node, request, old, new, ctx)
+        return
+    policy = ctx.policy
     if policy is not None and _allows(policy, identity, request):
         return  # roles and bindings know no masks; what the table alone allows keeps its own
-    if identity.node:
-        admit_node(identity.node, request, old, new, ctx)
-        return
     rule = rule_for(identity, request, ctx.lookup)
     if rule is None:
         raise _forbidden(identity, request)

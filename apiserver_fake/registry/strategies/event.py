@@ -174,8 +174,8 @@ def _is_valid(event: Document, ctx: WriteContext) -> bool:
     if name in ("", ".", "..") or "/" in name or "%" in name or len(message) > _SHORT or not message.isprintable():
         return False
     get = event.get
-    texts = [get(member) for member in _SORT]
-    if sum([len(text or "") for text in texts]) > _SHORT:
+    texts = tuple(map(get, _SORT))
+    if sum(map(len, filter(None, texts))) > _SHORT:
         return False
     about, own = (get("involvedObject") or {}).get("namespace") or "", meta.get("namespace") or ""
     return _is_valid_sort(about, own, "new" if get("eventTime") else "", *texts)
@@ -186,7 +186,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
 
 
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    _complete(new)
+    new["message"] = (new.get("message") or "")[:_MESSAGE_MAX]
 
 
 STRATEGIES = {"events": replace(_CHECKED, prepare_create=_prepare_create, validate=_validate)}

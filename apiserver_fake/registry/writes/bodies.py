@@ -61,7 +61,9 @@ class Bodies:
         new: Document = {"apiVersion": version, "kind": kind, "metadata": {}}
         new.update(body)
         new["apiVersion"], new["kind"] = version, kind
-        new["metadata"] = {n: v for n, v in (meta or {}).items() if v is not None}
+        meta = meta or {}
+        has_nulls = None in meta.values()
+        new["metadata"] = {n: v for n, v in meta.items() if v is not None} if has_nulls else dict(meta)
         return self._typed_document(new, old)
 
     def as_stored(self, sent: Document, old: Document | None) -> Document:

@@ -19,7 +19,7 @@ from lab.scenarios.script.verbs import VERBS
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
-    "apiserver_fake": 1964,
+    "apiserver_fake": 1250,
     "kubelet": 1031,
     "scheduler": 669,
     "services/controllers": 811,

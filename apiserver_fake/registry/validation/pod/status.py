@@ -53,7 +53,8 @@ def _is_valid_condition(kind: str | None, reason: str | None, message: str | Non
 
 def _conditions(conditions: list[Document], path: str, report: Report) -> Causes:
     """Check conditions; what was found valid once is not checked again."""
-    yield from too_many(path, len(conditions), _CONDITIONS_MAX)
+    if len(conditions) > _CONDITIONS_MAX:
+        yield from too_many(path, len(conditions), _CONDITIONS_MAX)
     for index, each in enumerate(conditions[:_CONDITIONS_MAX]):
         get = each.get
         members = get("type"), get("reason"), get("message"), get("observedGeneration")

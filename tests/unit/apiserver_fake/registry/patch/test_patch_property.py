@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import apiserver_fake.registry.patch.patch as strategic_merge
@@ -78,7 +78,13 @@ PODS = st.fixed_dictionaries(
     optional={
         "status": STATUS | st.just("up"),
         "spec": NESTED,
-        "metadata": st.fixed_dictionaries({}, optional={"finalizers": st.lists(st.sampled_from("fgh"), max_size=3)}),
+        "metadata": st.fixed_dictionaries(
+            {},
+            optional={
+                "finalizers": st.lists(st.sampled_from("fgh"), max_size=3),
+                "annotations": st.dictionaries(st.sampled_from("ab"), st.sampled_from(["1", None])),
+            },
+        ),
     },
 )
 
@@ -91,6 +97,10 @@ def _outcome(function, *args):
 
 
 @given(PODS, PODS)
+@example({"status": {}}, {"metadata": {"annotations": {"a": None, "b": "1"}}})
+@example({"status": {}}, {"status": {"containerStatuses": [{"name": "main", "state": {"running": None}}]}})
+@example({"spec": {"nodeSelector": {"a": "1"}}}, {"spec": {"nodeSelector": {"a": None}}})
+@example({"status": {"podIPs": [{"ip": "1"}]}}, {"status": {"podIPs": [{"ip": "2"}, {"ip": "2"}]}})
 def test_a_patch_without_directives_gives_what_merging_each_member_gives(document, patch):
     before = msgspec.json.encode([document, patch])
     quick = _outcome(strategic_merge.apply_patch, document, patch, "strategic", POD, "Pod")
