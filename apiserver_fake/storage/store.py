@@ -479,8 +479,8 @@ class Staged:
         document["metadata"]["resourceVersion"] = str(rv)
         body = msgspec.json.encode(document)
         if len(body) > OBJECT_BYTES_MAX:
-            said = document["metadata"].get("name", "")
-            text = f'{resource.plural} "{said}" has {len(body)} bytes, at most {OBJECT_BYTES_MAX} can be stored'
+            object_name = document["metadata"].get("name", "")
+            text = f'{resource.plural} "{object_name}" has {len(body)} bytes, at most {OBJECT_BYTES_MAX} can be stored'
             raise RequestEntityTooLarge(text)
         record = record_of(resource, document, rv, body, hashing=self._store.hashing)
         key, overlay = Key(record.namespace, record.name), self._overlay.setdefault(name, {})

@@ -251,7 +251,7 @@ class _Index:
                 return self.by_value.setdefault((field, value), {})
         return self.broad
 
-    def concerned(self, change: Change) -> list[Watcher]:
+    def watchers_of(self, change: Change) -> list[Watcher]:
         """Return the watchers that may see a change, in the order in which they are told."""
         watchers = list(self.broad.values())
         record, previous = change.record, change.previous
@@ -448,7 +448,7 @@ class Hub:
 
     def _deliver(self, change: Change, index: _Index, now_s: float) -> None:
         queued_by_type: dict[str, _Queued] = {}
-        for watcher in index.concerned(change) if index.by_value else list(index.broad.values()):
+        for watcher in index.watchers_of(change) if index.by_value else list(index.broad.values()):
             kind = transition_type(change, watcher.selection) if watcher.is_selecting else change.type
             if not kind:
                 continue

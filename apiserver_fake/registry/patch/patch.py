@@ -109,13 +109,13 @@ def _merge_plain(before: Any, value: Any, shape: Shape) -> Any:
             return _clean(value, shape)
     result = dict(before) if isinstance(before, dict) else {}
     fields = shape.fields or {}
-    for name, each in value.items():
-        if isinstance(each, dict | list):
-            result[name] = _merge_plain(result.get(name), each, fields.get(name, ANYTHING))
-        elif each is None:
+    for name, member in value.items():
+        if isinstance(member, dict | list):
+            result[name] = _merge_plain(result.get(name), member, fields.get(name, ANYTHING))
+        elif member is None:
             result.pop(name, None)
         else:
-            result[name] = each
+            result[name] = member
     return result
 
 

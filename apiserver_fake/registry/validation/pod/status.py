@@ -55,11 +55,11 @@ def _conditions(conditions: list[Document], path: str, report: Report) -> Causes
     """Check conditions; what was found valid once is not checked again."""
     if len(conditions) > _CONDITIONS_MAX:
         yield from too_many(path, len(conditions), _CONDITIONS_MAX)
-    for index, each in enumerate(conditions[:_CONDITIONS_MAX]):
-        get = each.get
+    for index, condition in enumerate(conditions[:_CONDITIONS_MAX]):
+        get = condition.get
         members = get("type"), get("reason"), get("message"), get("observedGeneration")
         if len(members[2] or "") > _REMEMBERED_MAX or not _is_valid_condition(*members):
-            _CONDITION.check(each, f"{path}[{index}].", report)
+            _CONDITION.check(condition, f"{path}[{index}].", report)
 
 
 _GENERATION = Field("observedGeneration", minimum=0, text="must be a non-negative integer")
