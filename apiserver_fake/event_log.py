@@ -6,7 +6,9 @@ fields by which invariants judge the object. Source: guarantees 1.2 for names an
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import attrgetter
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -14,7 +16,7 @@ from apiserver_fake.registry.admission.attributes import Connection
 from apiserver_fake.registry.catalogue import Catalogue
 from apiserver_fake.requests import MUTATING
 from apiserver_fake.storage.journal import Recovered
-from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change, Entry, entry_of
+from apiserver_fake.storage.records import ADDED, DELETED, Change, Entry, entry_of
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_hub import Watcher
 from apiserver_fake.storage.writer import BATCH_CHANGES
@@ -33,6 +35,52 @@ _WHOLE_POD = msgspec.json.Decoder(Pod)
 _JOB = msgspec.json.Decoder(Job)
 
 
+class _Metadata(TypedDict, total=False):
+    deletionTimestamp: Any
+    finalizers: Any
+    generation: Any
+    ownerReferences: Any
+
+
+class _Head(TypedDict, total=False):
+    metadata: _Metadata
+
+
+class _PodSpec(TypedDict, total=False):
+    nodeName: Any
+    resourceClaims: Any
+    schedulingGroup: Any
+
+
+class _PodStatus(TypedDict, total=False):
+    phase: Any
+    bindingGeneration: Any
+    unbindCount: Any
+    observedGeneration: Any
+    nominatedNodeName: Any
+    resourceClaimStatuses: Any
+
+
+class _PodHead(_Head, total=False):
+    spec: _PodSpec | None
+    status: _PodStatus | None
+
+
+_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    "pods": msgspec.json.Decoder(_PodHead),
+    **dict.fromkeys(
+        (
+            *("nodes", "leases.coordination.k8s.io", "podgroups.scheduling.k8s.io", "jobs.batch"),
+            *("resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"),
+        ),
+        msgspec.json.Decoder(),
+    ),
+}
+"""Decoders of what is judged, by kind."""
+_HEAD: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(_Head)
+"""Decoder of what is judged of all other kinds."""
+
+
 def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     """Return the fields of a stored object by which invariants judge it: those that may only change in one
     direction.
@@ -40,15 +88,20 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     `is_new`: also return the fields that never change afterwards, and a pod's resource requests, which are recorded
     again when they change.
     """
-    facts: Document = {}
-    document: Document = msgspec.json.decode(body)
-    meta, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
+    try:
+        document: Document = _DECODERS.get(resource, _HEAD).decode(body)
+    except msgspec.ValidationError:  # a value of a wrong shape, written past admission
+        document = msgspec.json.decode(body)
+    meta, facts = document["metadata"], Document()
     if meta.get("deletionTimestamp"):
         facts["deletion"] = meta["deletionTimestamp"]
     if meta.get("finalizers"):
         facts["finalizers"] = meta["finalizers"]
     if meta.get("ownerReferences"):
         facts["owners"] = [owner.get("uid") or "" for owner in meta["ownerReferences"]]
+    if resource not in _DECODERS:
+        return facts
+    spec, status = document.get("spec") or {}, document.get("status") or {}
     match resource:
         case "pods":
             facts |= _pod(body, meta, spec, status, is_new=is_new)
@@ -177,7 +230,10 @@ class EventLines:
 
     def request(self, identity: Identity, request: Request, span: Span) -> None:
         """Write that a call that may change something has arrived."""
-        data: Document = {"verb": request.verb, "path": _path(request)}
+        data: Document = {
+            "verb": request.verb,
+            "path": _path(request.resource, request.namespace, request.name, request.subresource),
+        }
         if request.uid:
             data["uid"] = request.uid
         if request.resource_version:
@@ -188,7 +244,11 @@ class EventLines:
 
     def response(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
         """Write the answer to a call, before the answer leaves."""
-        data: Document = {"verb": request.verb, "path": _path(request), "code": response.code}
+        data: Document = {
+            "verb": request.verb,
+            "path": _path(request.resource, request.namespace, request.name, request.subresource),
+            "code": response.code,
+        }
         if response.code >= 400:
             data["reason"] = response.error().reason
         data["definite"] = response.code != 504 or request.verb not in MUTATING
@@ -216,12 +276,20 @@ class EventLines:
 
     def connection(self, identity: Identity, request: Request, answer: Connection | ApiError) -> None:
         """Write a connection request and admission's audit annotations, before the connection is opened or refused."""
-        data: Document = {"verb": request.verb, "path": _path(request)}
+        data: Document = {
+            "verb": request.verb,
+            "path": _path(request.resource, request.namespace, request.name, request.subresource),
+        }
         if answer.audit:
             data["audit"] = dict(answer.audit)
         self._events.write("api.request", identity=identity.user, data=data)
         if isinstance(answer, ApiError):
-            refused = {"verb": request.verb, "path": _path(request), "code": answer.code, "reason": answer.reason}
+            refused = {
+                "verb": request.verb,
+                "path": _path(request.resource, request.namespace, request.name, request.subresource),
+                "code": answer.code,
+                "reason": answer.reason,
+            }
             self._events.write("api.response", identity=identity.user, data={**refused, "definite": True})
 
     def commits(self, changes: Sequence[Change], *, is_replayed: bool = False) -> None:
@@ -237,10 +305,15 @@ class EventLines:
                 "group_end": change.group_end,
                 "content_sha256": hashlib.sha256(record.body).hexdigest(),
                 "prev_rv": previous.rv if previous is not None else 0,
-                **({"replayed": True} if is_replayed else {}),
-                **_cause(change.cause),
-                **facts_of(record.resource, record.body, is_new=change.type == ADDED),
             }
+            if is_replayed:
+                data["replayed"] = True
+            cause = change.cause
+            if cause is not None:
+                data["verb"], data["subresource"] = cause.verb, cause.subresource
+                if cause.lease_epoch:
+                    data["lease_epoch"] = cause.lease_epoch
+            data |= facts_of(record.resource, record.body, is_new=change.type == ADDED)
             if self._store.hashing:
                 added = 0 if change.type == DELETED else record.digest
                 removed = previous.digest if previous is not None else 0
@@ -252,8 +325,8 @@ class EventLines:
                 "store.commit",
                 obj=(kind, record.namespace, record.name, record.uid),
                 rv=change.rv,
-                identity=change.cause.identity if change.cause else "",
-                req_id=change.cause.request_id if change.cause else "",
+                identity=cause.identity if cause else "",
+                req_id=cause.request_id if cause else "",
                 trace_id=trace_id,
                 data=data,
             )
@@ -292,15 +365,10 @@ class EventLines:
         self._events.write("watch.close", identity=watcher.identity.user, data=data)
 
 
-def _cause(cause: Cause | None) -> Document:
-    if cause is None:
-        return {}
-    data: Document = {"verb": cause.verb, "subresource": cause.subresource}
-    return data | {"lease_epoch": cause.lease_epoch} if cause.lease_epoch else data
-
-
-def _path(request: Request) -> str:
-    return "/".join((request.resource, request.namespace, request.name, request.subresource)).rstrip("/")
+@lru_cache(maxsize=1024)
+def _path(resource: str, namespace: str, name: str, subresource: str) -> str:
+    """Return the path of a request; its answer's line asks for it again."""
+    return "/".join((resource, namespace, name, subresource)).rstrip("/")
 
 
 def _selector(request: WatchRequest) -> dict[str, str]:

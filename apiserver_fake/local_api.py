@@ -72,12 +72,15 @@ class LocalApi(msgspec.Struct, frozen=True):
         woken = asyncio.Event()
         watcher = self.server.open_watch(self.identity, request, lambda _: woken.set())
         try:
-            while not watcher.is_over:
+            while True:
                 if batch := watcher.take():
                     yield batch
-                elif not watcher.is_over:
-                    await woken.wait()
-                    woken.clear()
+                    if not watcher.is_empty:
+                        continue
+                if watcher.end_reason and watcher.is_over:
+                    return
+                await woken.wait()
+                woken.clear()
         finally:
             watcher.close()
 

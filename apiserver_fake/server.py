@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,7 +37,7 @@ from apiserver_fake.registry.decode import json_object
 from apiserver_fake.registry.errors import no_such_path
 from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.read import ContinueTokens, NotYet, list_head, with_items
-from apiserver_fake.registry.registry import Registry, as_unbind
+from apiserver_fake.registry.registry import UNBINDS, Registry, as_unbind
 from apiserver_fake.registry.sessions import Session
 from apiserver_fake.registry.writes.new_objects import Limits
 from apiserver_fake.registry.writes.spans import WriteSpans
@@ -326,7 +327,7 @@ class ApiServer:
         span = self._seams.tracer.start(rpc_method(request), kind=kind, parent=request.traceparent)
         began, is_write = self._clock.now(), request.verb in MUTATING
         self.requests.begun[is_write] += 1
-        if request.subresource:
+        if request.subresource in UNBINDS:
             try:
                 request = as_unbind(request, self._seams.switches)
             except Exception as error:
@@ -408,11 +409,14 @@ class ApiServer:
             response = Response(code=201, body=msgspec.json.encode(answer))
             self._finish(identity, request, span, began, response)
             return response
-        fingerprint = _fingerprint(request) if request.request_id else b""
-        if (known := self.writer.find_answer(identity.user, request.request_id, fingerprint)) is not None:
-            # Before authorization: the first write may have removed the right to repeat it.
-            self._finish(identity, request, span, began, known)
-            return known
+        fingerprint = b""
+        if request.request_id:
+            fingerprint = _fingerprint(request)
+            known = self.writer.find_answer(identity.user, request.request_id, fingerprint)
+            if known is not None:
+                # Before authorization: the first write may have removed the right to repeat it.
+                self._finish(identity, request, span, began, known)
+                return known
         registry.authorize(identity, request)
         if request.verb == "deletecollection":
             deleting = self._delete_collection(identity, request, span)
@@ -432,7 +436,7 @@ class ApiServer:
             plan=registry.prepare(identity, request, span.traceparent, session),
             done=asyncio.get_running_loop().create_future(),
             deadline_s=self._clock.now() + wait_s,
-            on_response=lambda response: self._finish(identity, request, span, began, response),
+            on_response=partial(self._finish, identity, request, span, began),
             identity=identity.user,
             request_id=request.request_id,
             fingerprint=fingerprint,

@@ -212,7 +212,10 @@ class LiveExtensions:
             self.stored_policy.note(changes)
         if self._token_secrets is not None:
             self._note_accounts(self._token_secrets, changes)
-        redefined = [change for change in changes if change.record.resource == DEFINITIONS]
+        redefined: list[Change] = []
+        for change in changes:
+            if change.record.resource == DEFINITIONS:
+                redefined.append(change)
         if redefined and (definitions := self.definitions()) is not None:
             for change in redefined:
                 definitions.note(change)

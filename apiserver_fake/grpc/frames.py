@@ -7,8 +7,6 @@ it again, so an event's bytes fit into any batch, and batches into any frame.
 
 from collections.abc import Iterable
 
-import msgspec
-
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.texts import encodable
 from services.api.wire import Response, WatchEvent
@@ -33,7 +31,18 @@ def varint(number: int) -> bytes:
 
 def event_bytes(event: WatchEvent) -> bytes:
     """Return a `WatchEvent` message in the form in which a batch holds it, prefixed with its length."""
-    message: bytes = pb.WatchEvent(**msgspec.structs.asdict(event)).SerializeToString()
+    fields = pb.WatchEvent(
+        type=event.type,
+        resource=event.resource,
+        namespace=event.namespace,
+        name=event.name,
+        uid=event.uid,
+        rv=event.rv,
+        body=event.body,
+        traceparent=event.traceparent,
+        initial_events_end=event.initial_events_end,
+    )
+    message: bytes = fields.SerializeToString()
     return b"".join((b"\x12", varint(len(message)), message))
 
 

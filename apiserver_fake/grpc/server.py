@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeVar
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, NoReturn
 
 import grpc
 import grpc.aio
@@ -47,7 +49,6 @@ from services.runtime.serving_tls import Peer, Peers, ServingTls
 
 log = structlog.get_logger()
 
-Wire = TypeVar("Wire", Request, WatchRequest)
 
 LINGER_S = 0.002
 LINGER_DEPTH = 4
@@ -109,17 +110,23 @@ def _check_readable(message: Any) -> None:
         raise BadRequest("the frame is no message of mesh.v1")
 
 
-def _as(wire: type[Wire], message: Any) -> Wire:
-    """Return a request message as the wire value, whose fields have the same names."""
-    return msgspec.convert(message, wire, from_attributes=True)
+_FIELDS: Final = tuple(name for name in Request.__struct_fields__ if name in pb.Request.DESCRIPTOR.fields_by_name)
+_values_of: Final = attrgetter(*_FIELDS)
+
+
+def request_of(message: pb.Request) -> Request:
+    """Return a request message as the wire value, whose fields have the same names and types."""
+    return Request(**dict(zip(_FIELDS, _values_of(message), strict=True)))
 
 
 def responses_of(number: int, response: Response) -> list[bytes]:
     """Return the answer as encoded messages of at most 1 MiB of body each."""
     body = response.body
+    if len(body) <= FRAME_BYTES:
+        return [response_bytes(number, response, body)]
     return [
         response_bytes(number, response, body[start : start + FRAME_BYTES], more=start + FRAME_BYTES < len(body))
-        for start in range(0, max(1, len(body)), FRAME_BYTES)
+        for start in range(0, len(body), FRAME_BYTES)
     ]
 
 
@@ -234,7 +241,7 @@ class _CallStream:
         turn: QueuedRequest | None = None
         trail: Trail | None = None
         try:
-            identity, request = self._caller.of(server, message.token), _as(Request, message)
+            identity, request = self._caller.of(server, message.token), request_of(message)
             if server.audit is not None:
                 trail = _begin_trail(server, self._caller, identity, request)
             if request.as_user:
@@ -253,14 +260,14 @@ class _CallStream:
             return
         self._unanswered += 1
         future = begun if isinstance(begun, asyncio.Future) else group.create_task(_response_or_refusal(begun, message))
-        future.add_done_callback(lambda done: self._on_response(message, turn, done, trail))
+        future.add_done_callback(partial(self._on_response, message, turn, trail))
 
     def _leave(self, turn: QueuedRequest | None) -> None:
         if turn is not None and (fairness := self._server.fairness) is not None:
             fairness.leave(turn)
 
     def _on_response(
-        self, message: pb.Request, turn: QueuedRequest | None, done: asyncio.Future[Response], trail: Trail | None
+        self, message: pb.Request, turn: QueuedRequest | None, trail: Trail | None, done: asyncio.Future[Response]
     ) -> None:
         self._leave(turn)
         self._unanswered -= 1
@@ -413,7 +420,8 @@ class _WatchStream:
                 raise BadRequest(f"watch id {message.id} is in use on this stream")
             if len(self._watchers.keys() | self._places.keys()) >= WATCHES_PER_STREAM:
                 raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
-            identity, request = self._caller.of(self._server, message.token), _as(WatchRequest, message)
+            identity = self._caller.of(self._server, message.token)
+            request = msgspec.convert(message, WatchRequest, from_attributes=True)
             if self._server.audit is not None:
                 self._begin_trail(identity, message)
             if self._server.watches.needs_turn(identity, request):
@@ -683,7 +691,7 @@ class GrpcServer(ApiServerServicer):
         if request is _UNREADABLE:
             await _abort(context, BadRequest("the frame is no message of mesh.v1"))
         try:
-            identity, call = caller.of(self._server, request.token), _as(Request, request)
+            identity, call = caller.of(self._server, request.token), request_of(request)
             trail = _begin_trail(self._server, caller, identity, call)
             if call.as_user:
                 identity, call = _acting(self._server, identity, call, trail)

@@ -6,6 +6,7 @@ newest state, and stages the change. Reads are in `reads`.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -112,7 +113,7 @@ class Registry:
                 check_raw(identity, self._switches)
                 return ""
             policy = self.policy_for(identity) if self._stored_policy is not None else None
-            return authorize(identity, request, self._lookup, self._listing(identity), policy)
+            return authorize(identity, request, self._lookup, partial(self._documents, identity), policy)
         except Forbidden:
             if not is_asked:
                 self._count_forbidden(identity, request)
@@ -146,16 +147,12 @@ class Registry:
         )
         self.authorize(identity, as_request)
 
-    def _listing(self, identity: Identity) -> Callable[[str, str], Iterable[Document]]:
-        """Return the function that lists objects for authorization; for a node, it lists only the node's own pods."""
+    def _documents(self, identity: Identity, resource: str, namespace: str) -> Iterable[Document]:
+        """List objects for authorization; for a node, list only the node's own pods."""
         own = (Term("spec.nodeName", "in", (identity.node,)),) if identity.node else ()
-
-        def documents(resource: str, namespace: str) -> Iterable[Document]:
-            selection = Selection(namespace, fields=own if resource == "pods" else ())
-            for record in self._store.select(resource, selection).records:
-                yield msgspec.json.decode(record.body)
-
-        return documents
+        selection = Selection(namespace, fields=own if resource == "pods" else ())
+        for record in self._store.select(resource, selection).records:
+            yield msgspec.json.decode(record.body)
 
     def _lookup(self, resource: str, namespace: str, name: str) -> Document | None:
         """Return the part of an object that authorization reads: name, namespace, labels and a pod's node.
@@ -196,8 +193,8 @@ class Registry:
         """Return a connection's options after admission, evaluated on the visible state. Raises: ApiError, Pending."""
         if self._surroundings.admission is None:
             return Connection(options)
-        resource = self._catalogue.find(request.resource)
-        write = Write(self._surroundings, resource, identity, request, "", session)
+        kind = self._catalogue.kind(request.resource)
+        write = Write(self._surroundings, kind, identity, request, "", session)
         return write.connect(self._store.stage(), options, complete)
 
     def prepare(self, identity: Identity, request: Request, traceparent: str, session: Session | None = None) -> Plan:
@@ -209,14 +206,15 @@ class Registry:
         return fence(plan, request.lease_epoch) if request.lease_epoch else plan
 
     def _plan(self, identity: Identity, request: Request, traceparent: str, session: Session | None) -> Plan:
-        resource = self._catalogue.find(request.resource)
+        kind = self._catalogue.kind(request.resource)
+        resource = kind.resource
         check_scope(resource, request)
         if request.subresource == RAW:
             return raw_plan(resource, request, traceparent, lambda: new_uid(self._random))
         if request.subresource:
-            part = SubresourceWrite(self._surroundings, resource, identity, request, traceparent, session)
+            part = SubresourceWrite(self._surroundings, kind, identity, request, traceparent, session)
             return _prepare_subresource(part, resource, request)
-        write = Write(self._surroundings, resource, identity, request, traceparent, session)
+        write = Write(self._surroundings, kind, identity, request, traceparent, session)
         match request.verb:
             case "create":
                 body = decode_object(request.body, f"a {resource.kind}", write.bodies.repeated)
@@ -255,6 +253,10 @@ def _configuration(body: bytes, repeated: list[str] | None) -> Document:
     json_object(body, "error decoding YAML", "an apply patch must be an object")
     config: Document = decode(body, repeated)
     return config
+
+
+UNBINDS = frozenset(("unbind", "binding"))
+"""Subresources whose requests may be an unbind in either spelling."""
 
 
 def as_unbind(request: Request, switches: Switches) -> Request:

@@ -60,7 +60,7 @@ def writable_members(resource: str) -> tuple[str, ...]:
 def with_written(stored: Document, sent: Document, names: tuple[str, ...]) -> Document:
     """Return the stored metadata with those members as sent; the same object if they do not differ."""
     before, after = stored["metadata"], sent.get("metadata") or {}
-    if all(before.get(name) == after.get(name) for name in names):
+    if after == before or all(before.get(name) == after.get(name) for name in names):
         metadata: Document = before
         return metadata
     kept = {name: value for name, value in before.items() if name not in names}
@@ -69,6 +69,6 @@ def with_written(stored: Document, sent: Document, names: tuple[str, ...]) -> Do
 
 def metadata_causes(stored: Document, new: Document) -> list[Cause]:
     """Return the errors in metadata that was written along with a status or another subresource."""
-    if new["metadata"] == stored["metadata"]:
+    if new["metadata"] is stored["metadata"] or new["metadata"] == stored["metadata"]:
         return []
     return [*new_finalizers(stored, new), *metadata(new, lambda path, name: ())]

@@ -234,11 +234,11 @@ class Strategy:
     prepare_create: Callable[[Document, WriteContext], None] = lambda new, ctx: None
     prepare_update: Callable[[Document, Document, WriteContext], None] = lambda old, new, ctx: None
     validate: Callable[[Document | None, Document, WriteContext], Causes] = lambda old, new, ctx: ()
-    check_bounds: Callable[[Document | None, Document, WriteContext], None] = lambda old, new, ctx: None
+    check_bounds: Callable[[Document | None, Document, WriteContext], None] | None = None
     before_delete: Callable[[Document, WriteContext, DeleteOptions], Document | None] = delete_now_or_mark
     prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
     validate_status: Callable[[Document, Document, WriteContext], Causes] = lambda old, new, ctx: ()
-    check_status: Callable[[Document, Document, WriteContext], None] = lambda old, new, ctx: None
+    check_status: Callable[[Document, Document, WriteContext], None] | None = None
     """Raises Forbidden for a status that is valid in itself but that this caller may not write."""
     fields: Struct | None = None
     """The table of field rules that completes the served OpenAPI, if there is one."""

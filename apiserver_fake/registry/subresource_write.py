@@ -16,6 +16,7 @@ from apiserver_fake.registry.admission.attributes import SUBRESOURCE_KINDS, Admi
 from apiserver_fake.registry.admission.guard import Guard
 from apiserver_fake.registry.admission.quota import charges
 from apiserver_fake.registry.authorization.authorizer import admit, authorize_in_write
+from apiserver_fake.registry.catalogue import Kind
 from apiserver_fake.registry.errors import not_found
 from apiserver_fake.registry.managers import SCALE, STATUS, Applied, FieldManagers, set_managers
 from apiserver_fake.registry.schema.schemas import conform, shape_of
@@ -29,7 +30,7 @@ from apiserver_fake.storage.records import Record
 from apiserver_fake.storage.store import Staged
 from services.api.errors import BadRequest
 from services.api.identity import Identity
-from services.api.meta import Document, Resource, metadata_of
+from services.api.meta import Document, metadata_of
 from services.api.wire import Request, Response
 
 _COMPLETED: Final = ("status", "finalize", "resize", "ephemeralcontainers")
@@ -131,26 +132,25 @@ class SubresourceWrite:
     def __init__(
         self,
         contexts: WriteContexts,
-        resource: Resource,
+        kind: Kind,
         identity: Identity,
         request: Request,
         traceparent: str,
         session: Session | None = None,
     ) -> None:
-        self._contexts, self._resource, self._identity = contexts, resource, identity
+        self._contexts, self._resource, self._identity = contexts, kind.resource, identity
         self._request, self._session = request, session
-        self._kind, self._is_outside = contexts.catalogue.kind(resource.name), bool(request.field_validation)
-        self.strategy = self._kind.strategy
-        self.bodies = Bodies(contexts.catalogue, self._kind, request, session)
-        self._guard = Guard(contexts, resource, identity, request, session, authorize_in_write)
-        self._stager = Stager(resource, traceparent, contexts.catalogue.find, request.dry_run)
+        self._kind, self._is_outside, self.strategy = kind, bool(request.field_validation), kind.strategy
+        self.bodies = Bodies(contexts.catalogue, kind, request, session)
+        self._guard = Guard(contexts, kind.resource, identity, request, session, authorize_in_write)
+        self._stager = Stager(kind.resource, traceparent, contexts.catalogue.find, request.dry_run)
 
     def subresource(self, staged: Staged, sub: Subresource, body: Any) -> Response:
         """Stage the result of the subresource call and return its answer. Raises: ApiError."""
         request, resource, form = self._request, self._resource, FORMS.get(sub.name, _PLAIN)
         stored = staged.get(resource.name, request.namespace, request.name)
         old = None if stored is None else self.bodies.old(stored)
-        ctx = self._contexts.context(self._identity, request, staged, self._session)
+        ctx = self._contexts.context(self._identity, request, staged, self.strategy, self._session)
         if request.verb in ("create", "update"):
             body = _of_type(sub, body)
         sub.check_first(old, body, ctx)
@@ -158,7 +158,8 @@ class SubresourceWrite:
             raise not_found(resource, request.name, subresource=form.missing)
         managed: list[Document] | None = None
         if request.verb in ("update", "patch"):
-            check_preconditions(resource, stored, request.uid, request.resource_version)
+            if request.uid or request.resource_version:
+                check_preconditions(resource, stored, request.uid, request.resource_version)
             change = self._change(form, sub, old, body)
             if change is None:
                 current = sub.read(old)
@@ -195,7 +196,8 @@ class SubresourceWrite:
     ) -> Document:
         """Check that the changed document names the stored object; return it decoded as its type. Raises: ApiError."""
         meta = body.get("metadata")
-        if isinstance(meta, dict):
+        # Metadata that equals the stored one names the stored object.
+        if isinstance(meta, dict) and meta != old["metadata"]:
             uid, version = str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")
             check_preconditions(self._resource, stored, uid, version)
             self.bodies.check_name(meta.get("name", self._request.name))
@@ -208,7 +210,7 @@ class SubresourceWrite:
     def _apply(self, sub: Subresource, old: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
         """Admit the write and return the result of the subresource. Raises: ApiError."""
         request = self._request
-        admitting = self._guard.admitting(ctx)
+        admitting = None if self._contexts.admission is None else self._guard.admitting(ctx)
         if admitting is not None:
             body = self._mutated_form(admitting, sub, body, old, ctx)
         result = sub.apply(old, body, ctx)
@@ -258,7 +260,8 @@ class SubresourceWrite:
         charged = charges(self._resource, old, remains, ctx) if sub.is_charged and remains is not None else []
         if result.delete is not None:
             remains, is_gone = self._after_delete(old, remains, result.delete, ctx)
-        self._stager.put_others(staged, result.also)
+        if result.also:
+            self._stager.put_others(staged, result.also)
         if remains is not None and (self._request.dry_run or is_gone or remains != old):
             return self._stager.store(staged, stored, remains, charged, is_gone=is_gone)
         return stored.body, stored.rv

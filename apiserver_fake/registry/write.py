@@ -17,6 +17,7 @@ from apiserver_fake.registry.admission.attributes import Admitting, Complete, Co
 from apiserver_fake.registry.admission.guard import Guard
 from apiserver_fake.registry.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.registry.authorization.authorizer import admit, authorize_in_write
+from apiserver_fake.registry.catalogue import Kind
 from apiserver_fake.registry.errors import conflict, details_of
 from apiserver_fake.registry.gated_fields import drop_disabled
 from apiserver_fake.registry.managers import Applied, FieldManagers, set_managers
@@ -38,7 +39,7 @@ from apiserver_fake.storage.records import Record, parse_rv
 from apiserver_fake.storage.store import Staged
 from services.api.errors import BadRequest, invalid
 from services.api.identity import Identity
-from services.api.meta import Document, Resource, metadata_of
+from services.api.meta import Document, metadata_of
 from services.api.times import format_time
 from services.api.wire import Request, Response
 
@@ -80,19 +81,18 @@ class Write:
     def __init__(
         self,
         contexts: WriteContexts,
-        resource: Resource,
+        kind: Kind,
         identity: Identity,
         request: Request,
         traceparent: str,
         session: Session | None = None,
     ) -> None:
-        self.contexts, self.resource, self.identity = contexts, resource, identity
+        self.contexts, self.resource, self.identity = contexts, kind.resource, identity
         self.request, self.traceparent, self._session = request, traceparent, session
-        self._kind, self._is_outside = contexts.catalogue.kind(resource.name), bool(request.field_validation)
-        self.strategy = self._kind.strategy
-        self.bodies = Bodies(contexts.catalogue, self._kind, request, session)
-        self._guard = Guard(contexts, resource, identity, request, session, authorize_in_write)
-        self._stager = Stager(resource, traceparent, contexts.catalogue.find, request.dry_run)
+        self._kind, self._is_outside, self.strategy = kind, bool(request.field_validation), kind.strategy
+        self.bodies = Bodies(contexts.catalogue, kind, request, session)
+        self._guard = Guard(contexts, kind.resource, identity, request, session, authorize_in_write)
+        self._stager = Stager(kind.resource, traceparent, contexts.catalogue.find, request.dry_run)
 
     def _managers(self) -> FieldManagers:
         return self.contexts.managers(self._kind, self.identity, self.request, self.bodies.versions)
@@ -103,7 +103,7 @@ class Write:
         """Stage a new object and return it. `managed`: its `managedFields`, for an apply. Raises: ApiError."""
         self.bodies.forget_unknown()
         request, resource = self.request, self.resource
-        ctx = self.contexts.context(self.identity, request, staged, self._session)
+        ctx = self.contexts.context(self.identity, request, staged, self.strategy, self._session)
         new = self.bodies.own(body if managed is not None else self.bodies.as_stored(body, None))
         name = self._name_creation(staged, new["metadata"], ctx)
         taken = staged.get(resource.name, request.namespace, name)
@@ -112,11 +112,12 @@ class Write:
         managers = self._complete_metadata(new, taken, managed, ctx)
         self._prepare_create(new, ctx)
         admit(self.identity, request, None, new, ctx)
-        admitting = self._guard.admitting(ctx)
+        admitting = None if self.contexts.admission is None else self._guard.admitting(ctx)
         if admitting is not None:
             new = self._mutated_creation(admitting, new, ctx, is_generated=not metadata_of(body).get("name"))
         self._refuse(name, self.strategy.validate(None, new, ctx))
-        self.strategy.check_bounds(None, new, ctx)
+        if self.strategy.check_bounds is not None:
+            self.strategy.check_bounds(None, new, ctx)
         if admitting is not None:
             self._guard.examine(admitting, self._guard.attributes(new, None, name), ctx)
         if self._is_outside:
@@ -134,7 +135,7 @@ class Write:
         request, resource = self.request, self.resource
         self.bodies.place(meta)
         name: str = meta.get("name") or ""
-        if request.name and name:
+        if request.name and name and name != request.name:
             self.bodies.check_name(name)
         if resource.namespaced:
             check_namespace(staged, resource, request.namespace, name)
@@ -220,7 +221,7 @@ class Write:
 
     def connect(self, staged: Staged, options: Document, complete: Complete) -> Connection:
         """Return the options of a connection after policies and webhooks. Stages nothing. Raises: ApiError, Pending."""
-        ctx = self.contexts.context(self.identity, self.request, staged, self._session)
+        ctx = self.contexts.context(self.identity, self.request, staged, self.strategy, self._session)
         return self._guard.connect(ctx, options, complete)
 
     # -- update and patch
@@ -236,7 +237,7 @@ class Write:
         ):
             return self.update(staged, lambda old: self.bodies.as_stored(body, old), is_patch=False)
         create = msgspec.structs.replace(request, verb="create")
-        creation = Write(self.contexts, resource, self.identity, create, self.traceparent, self._session)
+        creation = Write(self.contexts, self._kind, self.identity, create, self.traceparent, self._session)
         creation.bodies.repeated = self.bodies.repeated
         return creation.create(staged, body)
 
@@ -254,16 +255,17 @@ class Write:
             return Response(code=200, rv=stored.rv, body=stored.body)
         new = self._inherit(changed, old, stored, is_patch=is_patch)
         sent = new["metadata"].pop("managedFields", None)
-        ctx = self.contexts.context(self.identity, request, staged, self._session)
+        ctx = self.contexts.context(self.identity, request, staged, self.strategy, self._session)
         if self._is_outside:
             ctx.warnings.extend(self.bodies.faults())
         self._prepare_update(old, new, ctx)
         admit(self.identity, request, old, new, ctx)
-        admitting = self._guard.admitting(ctx)
+        admitting = None if self.contexts.admission is None else self._guard.admitting(ctx)
         if admitting is not None:
             new = self._mutated_update(admitting, new, old, stored, ctx)
         self._refuse(request.name, [*new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
-        self.strategy.check_bounds(old, new, ctx)
+        if self.strategy.check_bounds is not None:
+            self.strategy.check_bounds(old, new, ctx)
         if admitting is not None:
             self._guard.examine(admitting, self._guard.attributes(new, old, request.name), ctx)
         if self._is_outside:
@@ -329,7 +331,7 @@ class Write:
             why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record"
             raise conflict(resource, stored.name, f"{why} ({stored.rv}). The object might have been modified")
         old: Document = msgspec.json.decode(stored.body)
-        ctx = self.contexts.context(self.identity, request, staged, self._session)
+        ctx = self.contexts.context(self.identity, request, staged, self.strategy, self._session)
         admit(self.identity, request, old, None, ctx)
         if (admitting := self._guard.admitting(ctx)) is not None:
             attributes = self._guard.attributes(None, old, stored.name)

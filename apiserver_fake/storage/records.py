@@ -119,8 +119,16 @@ class BaseObject(msgspec.Struct, frozen=True, array_like=True):
     body: bytes
 
 
-def entry_of(change: Change, identity: str = "", cause: Cause = UNNAMED) -> Entry:
-    """Return a change as a journal entry, without the request's answer."""
+def entry_of(
+    change: Change,
+    identity: str = "",
+    cause: Cause = UNNAMED,
+    request_id: str = "",
+    fingerprint: bytes = b"",
+    code: int = 0,
+    answer: bytes | None = None,
+) -> Entry:
+    """Return a change as a journal entry, with the request's answer if it has an id and this is its last change."""
     record = change.record
     return Entry(
         change.rv,
@@ -134,6 +142,10 @@ def entry_of(change: Change, identity: str = "", cause: Cause = UNNAMED) -> Entr
         record.body,
         change.traceparent,
         identity,
+        request_id,
+        fingerprint,
+        code,
+        answer,
         verb=cause.verb,
         subresource=cause.subresource,
         at_s=cause.at_s,
@@ -191,7 +203,7 @@ def head_of(name: str, body: bytes) -> Document:
 def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, hashing: bool = False) -> Record:
     """Return the record of a document that was encoded to `body`. Values of a wrong shape count as absent."""
     meta: dict[str, Any] = document["metadata"]
-    namespace, name = meta.get("namespace", ""), meta["name"]
+    namespace, name, owners = meta.get("namespace", ""), meta["name"], meta.get("ownerReferences")
     return Record(
         resource=resource.name,
         namespace=intern(namespace),
@@ -201,7 +213,7 @@ def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, h
         body=body,
         labels=meta.get("labels") or NO_LABELS,
         fields=fields_of(resource, document),
-        owners=tuple(str(owner.get("uid", "")) for owner in meta.get("ownerReferences") or ()),
+        owners=tuple([str(owner.get("uid", "")) for owner in owners]) if owners else (),
         is_deleting=bool(meta.get("deletionTimestamp")),
         digest=digest(resource.kind, namespace, name, document) if hashing else 0,
     )

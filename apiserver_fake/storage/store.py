@@ -67,7 +67,7 @@ class _Table:
         return self.counts.get("", 0) == len(self.objects)
 
     def put(self, record: Record, previous: Record | None) -> None:
-        key = record.key
+        key = Key(record.namespace, record.name)
         self.objects[key] = record
         if previous is None:
             # A Store that is loaded in key order appends; everything else finds its place.
@@ -317,7 +317,7 @@ class Store:
 
     def _apply(self, change: Change, now_s: float) -> None:
         record, previous = change.record, change.previous
-        table = self._table(record.resource)
+        table = self._tables.get(record.resource) or self._table(record.resource)
         if change.type == DELETED:
             assert previous is not None
             table.remove(previous)
@@ -425,7 +425,7 @@ class Staged:
     """A batch of changes that are not yet in the journal: they see each other, readers do not see them (S2)."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._store, self._tables = store, store._tables
         self.rv = store.rv
         self.cause: Cause | None = None
         self.changes: list[Change] = []
@@ -435,12 +435,11 @@ class Staged:
 
     def get(self, resource: str, namespace: str, name: str) -> Record | None:
         """Return the newest object, staged or visible."""
-        staged = self._overlay.get(resource)
-        if staged is not None:
-            key = Key(namespace, name)
-            if key in staged:
-                return staged[key]
-        return self._store.get(resource, namespace, name)
+        key, staged = Key(namespace, name), self._overlay.get(resource)
+        if staged is not None and key in staged:
+            return staged[key]
+        table = self._tables.get(resource)
+        return table.objects.get(key) if table is not None else None
 
     def select(self, resource: str, selection: Selection) -> list[Record]:
         """Return the newest selected objects: visible ones in key order, then newly staged ones."""
@@ -459,7 +458,9 @@ class Staged:
 
     def count_in(self, resource: str, namespace: str) -> int:
         """Return the number of objects of a kind in a namespace after the batch."""
-        return self._store.count_in(resource, namespace) + self._news_in.get((resource, namespace), 0)
+        table = self._tables.get(resource)
+        visible = table.counts.get(namespace, 0) if table is not None else 0
+        return visible + self._news_in.get((resource, namespace), 0)
 
     def _note(self, change: Change, sign: int) -> None:
         news = sign * ((change.previous is None) - (change.type == DELETED))
@@ -468,31 +469,34 @@ class Staged:
             self._news += news
             self._news_in[place] = self._news_in.get(place, 0) + news
 
-    def put(self, resource: Resource, document: Document, traceparent: str = "") -> Record:
-        """Stage a write, versioning `document`. Raises: RequestEntityTooLarge above 1.5 MiB, nothing staged."""
-        return self._stage("", resource, document, traceparent)
-
     def remove(self, resource: Resource, document: Document, traceparent: str = "") -> Record:
         """Stage a removal; `document` is the last content and gets the removal's resourceVersion."""
-        return self._stage(DELETED, resource, document, traceparent)
+        return self.put(resource, document, traceparent, is_removal=True)
 
-    def _stage(self, kind: str, resource: Resource, document: Document, traceparent: str) -> Record:
-        rv = self.rv + 1
+    def put(self, resource: Resource, document: Document, traceparent: str = "", *, is_removal: bool = False) -> Record:
+        """Stage a write, versioning `document`. Raises: RequestEntityTooLarge above 1.5 MiB, nothing staged."""
+        rv, name = self.rv + 1, resource.name
         document["metadata"]["resourceVersion"] = str(rv)
         body = msgspec.json.encode(document)
         if len(body) > OBJECT_BYTES_MAX:
-            name = document["metadata"].get("name", "")
-            text = f'{resource.plural} "{name}" has {len(body)} bytes, at most {OBJECT_BYTES_MAX} can be stored'
+            object_name = document["metadata"].get("name", "")
+            text = f'{resource.plural} "{object_name}" has {len(body)} bytes, at most {OBJECT_BYTES_MAX} can be stored'
             raise RequestEntityTooLarge(text)
         record = record_of(resource, document, rv, body, hashing=self._store.hashing)
-        previous = self.get(resource.name, record.namespace, record.name)
+        key, overlay = Key(record.namespace, record.name), self._overlay.setdefault(name, {})
+        if key in overlay:
+            previous = overlay[key]
+        else:
+            table = self._tables.get(name)
+            previous = table.objects.get(key) if table is not None else None
         if previous is not None:
             record = beside(record, previous)
-        change_type = kind or (ADDED if previous is None else MODIFIED)
+        change_type = DELETED if is_removal else ADDED if previous is None else MODIFIED
         change = Change(rv, change_type, record, previous, rv, traceparent, self.cause)
         self.changes.append(change)
-        self._note(change, 1)
-        self._overlay.setdefault(resource.name, {})[record.key] = None if kind == DELETED else record
+        if change_type != MODIFIED:
+            self._note(change, 1)
+        overlay[key] = None if is_removal else record
         self.rv = rv
         self.bytes += len(body)
         return record

@@ -14,8 +14,12 @@ def transition_type(change: Change, selection: Selection) -> str:
     """Return the event type of the change for a watch with that selection: ADDED, MODIFIED, DELETED or "" for
     none (W7).
     """
-    was = change.previous is not None and selection.matches(change.previous)
-    if change.type != DELETED and selection.matches(change.record):
+    record, previous = change.record, change.previous
+    if previous is not None and previous.fields is record.fields and previous.labels is record.labels:
+        # Name and namespace are the same, too: what selects the one selects the other.
+        return change.type if selection.matches(record) else ""
+    was = previous is not None and selection.matches(previous)
+    if change.type != DELETED and selection.matches(record):
         return MODIFIED if was else ADDED
     return DELETED if was else ""
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from apiserver_fake.storage.backlog import Backlog, Backlogs
-from apiserver_fake.storage.records import Change, Selection, future_version, parse_rv
+from apiserver_fake.storage.records import DELETED, Change, Selection, future_version, parse_rv
 from apiserver_fake.storage.store import INDEXED_FIELDS, Store
-from apiserver_fake.storage.watch_events import bookmark, error_event, event_for, transition_type
+from apiserver_fake.storage.watch_events import bookmark, error_event, event_for, event_of, transition_type
 from services.api.errors import ApiError, BadRequest, Expired, TooManyRequests
 from services.api.identity import Identity
 from services.api.meta import Resource
@@ -69,8 +69,9 @@ class Watcher:
     """
 
     __slots__ = (
-        "_backlog", "_hub", "_place", "_queue", "bookmarks", "end_reason", "ends_at_s", "identity",
-        "is_held", "last_rv", "notify", "number", "queued_bytes", "request", "resource", "selection", "start_rv",
+        "_backlog", "_hub", "_place", "_queue", "bookmarks", "end_reason", "ends_at_s", "identity", "is_empty",
+        "is_held", "is_selecting", "last_rv", "notify", "number", "queued_bytes", "request", "resource", "selection",
+        "start_rv",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +80,10 @@ class Watcher:
         self._hub, self.number, self.identity = hub, number, identity
         self.resource, self.request, self.selection = resource, request, selection
         self.bookmarks = request.allow_bookmarks
+        self.is_selecting = bool(selection.namespace or selection.is_filtered)
+        """Whether it selects fewer than all objects of its kind."""
+        self.is_empty = False
+        """Whether the last `take` left nothing: whoever was called by `notify` since has events again."""
         self.start_rv = self.last_rv = 0
         self.end_reason = ""
         self.is_held = False
@@ -119,12 +124,15 @@ class Watcher:
         """Return the next events, oldest first: at most `events_max` and about `bytes_max`; [] when none wait."""
         if self._backlog is not None:
             if events := self._backlog.take(events_max, bytes_max):
+                self.is_empty = False
                 return self._take(events)
             self._backlog = None
-        if not self._queue:
+        queue = self._queue
+        if not queue:
+            self.is_empty = True
             return []
         hub, taken, size = self._hub, list[WatchEvent](), 0
-        for queued in self._queue:
+        for queued in queue:
             if taken and (len(taken) >= events_max or size + queued.size > bytes_max):
                 break
             taken.append(queued.event)
@@ -133,8 +141,13 @@ class Watcher:
             if not queued.queues:
                 hub.queued_bytes -= queued.size
         self.queued_bytes -= size
-        del self._queue[: len(taken)]
-        return self._take(taken)
+        del queue[: len(taken)]
+        self.is_empty = not queue
+        # As in `_take`; most events leave by this way.
+        self.last_rv = max(self.last_rv, taken[-1].rv)
+        if hub.taken is not None:
+            hub.taken(self, taken)
+        return taken
 
     def take_piece(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
         """Return the next events like `take`; while the start lasts, return one whole piece of it, which may be
@@ -183,8 +196,8 @@ class Watcher:
         if not queued.queues:
             hub.queued_bytes += queued.size
         queued.queues += 1
-        if len(queue) == 1:
-            self._notify_once()
+        if len(queue) == 1 and self.notify is not None:
+            self.notify(self)
 
     def cut(self) -> None:
         """End the watch as too slow, and drop the events it has not taken (W14)."""
@@ -237,6 +250,19 @@ class _Index:
             if value:
                 return self.by_value.setdefault((field, value), {})
         return self.broad
+
+    def watchers_of(self, change: Change) -> list[Watcher]:
+        """Return the watchers that may see a change, in the order in which they are told."""
+        watchers = list(self.broad.values())
+        record, previous = change.record, change.previous
+        watchers += self.by_value.get(("metadata.name", record.name), {}).values()
+        for field in INDEXED_FIELDS.get(record.resource, ()):
+            now_value = record.fields.get(field, "")
+            then_value = previous.fields.get(field, "") if previous is not None else ""
+            for value in (now_value,) if now_value == then_value else (now_value, then_value):
+                if value:
+                    watchers += self.by_value.get((field, value), {}).values()
+        return watchers
 
 
 def _waiting_bytes(watcher: Watcher) -> int:
@@ -421,35 +447,18 @@ class Hub:
                 future.set_result(None)
 
     def _deliver(self, change: Change, index: _Index, now_s: float) -> None:
-        record, previous = change.record, change.previous
         queued_by_type: dict[str, _Queued] = {}
-        for watcher in list(index.broad.values()):
-            self._offer(watcher, change, queued_by_type, now_s)
-        if not index.by_value:
-            return
-        by_name = index.by_value.get(("metadata.name", record.name))
-        if by_name:
-            for watcher in list(by_name.values()):
-                self._offer(watcher, change, queued_by_type, now_s)
-        for field in INDEXED_FIELDS.get(record.resource, ()):
-            now_value = record.fields.get(field, "")
-            then_value = previous.fields.get(field, "") if previous is not None else ""
-            for value in (now_value,) if now_value == then_value else (now_value, then_value):
-                narrow = index.by_value.get((field, value)) if value else None
-                if narrow:
-                    for watcher in list(narrow.values()):
-                        self._offer(watcher, change, queued_by_type, now_s)
-
-    def _offer(self, watcher: Watcher, change: Change, queued_by_type: dict[str, _Queued], now_s: float) -> None:
-        kind = transition_type(change, watcher.selection)
-        if not kind:
-            return
-        queued = queued_by_type.get(kind)
-        if queued is None:
-            event = event_for(kind, change)
-            queued = queued_by_type[kind] = _Queued(event, len(event.body), now_s)
-        self.events_sent += 1
-        watcher.offer(queued)
+        for watcher in index.watchers_of(change) if index.by_value else list(index.broad.values()):
+            kind = transition_type(change, watcher.selection) if watcher.is_selecting else change.type
+            if not kind:
+                continue
+            queued = queued_by_type.get(kind)
+            if queued is None:
+                is_end = kind == DELETED
+                event = event_for(kind, change) if is_end else event_of(kind, change.record, change.traceparent)
+                queued = queued_by_type[kind] = _Queued(event, len(event.body), now_s)
+            self.events_sent += 1
+            watcher.offer(queued)
 
     async def wait_until_visible(self, rv: int) -> None:
         """Wait until the store has reached `rv`. Raises: Timeout `ResourceVersionTooLarge` after 3 s (S12)."""

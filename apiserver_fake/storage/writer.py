@@ -17,7 +17,7 @@ import structlog
 from apiserver_fake.storage.journal import Journal, JournalError, OvertakenError
 from apiserver_fake.storage.memory import end_for_memory
 from apiserver_fake.storage.records import UNNAMED, BaseObject, Cause, Change, Entry, ReadOnly, entry_of
-from apiserver_fake.storage.store import Gap, Staged, Store, changes_of
+from apiserver_fake.storage.store import WINDOW_BYTES_MAX, Gap, Staged, Store, changes_of
 from services.api.errors import ApiError, Conflict, RequestEntityTooLarge, Timeout, TooManyRequests, Unavailable
 from services.api.meta import Resource
 from services.api.seams import Clock
@@ -170,7 +170,7 @@ class Writer:
             raise Unavailable("the store is full and read-only", reason="StoreReadOnly", retry_after_s=5)
         if self._is_shared and (why := self._journal.unavailable):
             raise Unavailable(why, retry_after_s=1)
-        if self._store.is_window_full:
+        if self._store.window_bytes > WINDOW_BYTES_MAX and self._store.is_window_full:
             raise Unavailable("the window of changes is full", reason="WindowFull", retry_after_s=5)
         most = QUEUE_MAX if operation.identity.startswith(_COMPONENTS) else QUEUE_MAX - QUEUE_RESERVED
         if len(self._queue) >= most or self._queue_bytes > QUEUE_BYTES_MAX:
@@ -309,7 +309,8 @@ class Writer:
             _log.error("write.failed", identity=operation.identity, exc_info=error)
             response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))
         else:
-            staged.seal(mark)
+            if len(staged.changes) - mark > 1:
+                staged.seal(mark)
             batch.entries.extend(_entries(staged.changes[mark:], operation, response))
         # A refusal that may be different next time is not an answer to hold on to.
         if operation.request_id and response.code < 500 and response.code != 429:
@@ -387,16 +388,16 @@ class Writer:
 
 
 def _entries(changes: Sequence[Change], operation: Operation, response: Response) -> list[Entry]:
-    entries = [entry_of(change, operation.identity, operation.cause) for change in changes]
-    if entries and operation.request_id:
-        same = response.body is changes[-1].record.body
-        entries[-1] = msgspec.structs.replace(
-            entries[-1],
-            request_id=operation.request_id,
-            fingerprint=operation.fingerprint,
-            code=response.code,
-            answer=None if same else response.body,
-        )
+    if not changes:
+        return []
+    identity, cause = operation.identity, operation.cause
+    last = changes[-1]
+    entries = [entry_of(change, identity, cause) for change in changes[:-1]] if len(changes) > 1 else []
+    if not operation.request_id:
+        entries.append(entry_of(last, identity, cause))
+        return entries
+    answer = None if response.body is last.record.body else response.body
+    entries.append(entry_of(last, identity, cause, operation.request_id, operation.fingerprint, response.code, answer))
     return entries
 
 

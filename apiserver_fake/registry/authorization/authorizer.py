@@ -57,6 +57,7 @@ def add_roles(more: Iterable[Role]) -> None:
         _added.append(role)
         roles.cache_clear()
         rules_of.cache_clear()
+        _rules_for.cache_clear()
 
 
 def verb_of(request: Request) -> str:
@@ -79,8 +80,8 @@ def authorize(
     `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state. `policy`: the RBAC
     policy; None for components of the mesh. Raises: Forbidden, for nodes with one constant text.
     """
-    if identity.node:
-        if may_node(identity.node, request, lookup, listing):
+    if node := identity.node:
+        if may_node(node, request, lookup, listing):
             return ""
     elif rule_for(identity, request, lookup) is not None:
         return ""
@@ -129,14 +130,9 @@ def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | Non
     """Return the first rule that allows the request, wider masks first; None if there is none."""
     if identity.user.startswith("system:node:"):
         return None  # only with its group is this a node, and then it is not looked up here (X-ID3)
-    verb = verb_of(request)
-    wanted = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
-    for rule in rules_of(identity.user, identity.groups):
-        if (
-            verb in rule.verbs
-            and _covers(rule.resources, wanted, request)
-            and _is_there(rule, identity, request, lookup)
-        ):
+    asked = request.verb, request.resource, request.subresource, request.is_of_collection
+    for rule in _rules_for(identity.user, identity.groups, *asked):
+        if not rule.where or _is_there(rule, identity, request, lookup):
             return rule
     return None
 
@@ -146,6 +142,18 @@ def rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
     """Return the rules of an identity, wider masks first."""
     mine = [rule for role in roles() if _has(role, user, groups) for rule in role.rules]
     return tuple(sorted(mine, key=lambda rule: bool(rule.may_change)))
+
+
+@lru_cache(maxsize=4096)
+def _rules_for(
+    user: str, groups: tuple[str, ...], verb: str, resource: str, subresource: str, is_of_collection: bool
+) -> tuple[Rule, ...]:
+    """Return the rules of an identity that name such requests, wherever they allow them, wider masks first."""
+    request = Request(verb=verb, resource=resource, subresource=subresource, is_of_collection=is_of_collection)
+    wanted = f"{resource}/{subresource}" if subresource else resource
+    verb = verb_of(request)
+    rules = rules_of(user, groups)
+    return tuple(rule for rule in rules if verb in rule.verbs and _covers(rule.resources, wanted, request))
 
 
 def _has(role: Role, user: str, groups: tuple[str, ...]) -> bool:
@@ -243,12 +251,12 @@ def admit(identity: Identity, request: Request, old: Document | None, new: Docum
     `old` None: a create; `new` None: a delete. Raises: Forbidden naming the first path that the caller's mask does
     not contain (for nodes with the constant text), Conflict `StaleBinding` for a status of an earlier binding.
     """
-    policy = None if identity.node else ctx.policy
+    if node := identity.node:
+        admit_node(node, request, old, new, ctx)
+        return
+    policy = ctx.policy
     if policy is not None and _allows(policy, identity, request):
         return  # roles and bindings know no masks; what the table alone allows keeps its own
-    if identity.node:
-        admit_node(identity.node, request, old, new, ctx)
-        return
     rule = rule_for(identity, request, ctx.lookup)
     if rule is None:
         raise _forbidden(identity, request)

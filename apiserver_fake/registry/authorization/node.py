@@ -365,8 +365,9 @@ def admit_status(node: str, old: Document, new: Document) -> bool:
         before_rest, rest = ({n: v for n, v in document.items() if n != "status"} for document in (old, new))
         if next(changes(before_rest, rest), None) is not None:
             return False
-    if any(after.get(name) != before.get(name) for name in _NOT_OF_NODES if name in after):
-        return False
+    for name in _NOT_OF_NODES:
+        if name in after and after[name] != before.get(name):
+            return False
     was, phase = before.get("phase") or "", after.get("phase") or ""
     is_forward = _RANK.get(phase, 0) >= _RANK.get(was, 0) and (_RANK.get(was, 0) < 2 or phase == was)
     return is_forward or not phase

@@ -5,8 +5,11 @@ came from, because copying whole trees was the costliest thing a write did. Whic
 merges, and by what member, is read from `schemas`; a kind without schema merges objects only.
 """
 
+from collections.abc import Callable
 from operator import methodcaller
 from typing import Any
+
+import msgspec
 
 from apiserver_fake.registry.errors import type_name, unprocessable
 from apiserver_fake.registry.patch.json_patch import json_patch
@@ -18,6 +21,8 @@ _ORDER = "$setElementOrder/"
 _DELETE_VALUES = "$deleteFromPrimitiveList/"
 
 
+Merge = Callable[[Any, Any, Shape], Any]
+"""Function of `(value before, value of the patch, type)` that returns the merged value."""
 _is_directive = methodcaller("startswith", "$")
 
 
@@ -88,6 +93,40 @@ def _merge_value(before: Any, value: Any, shape: Shape) -> Any:
     return value
 
 
+def _merge_plain(before: Any, value: Any, shape: Shape) -> Any:
+    """Return what `_merge_value` does with an object or list without directives: most parts stand for themselves."""
+    if isinstance(value, list):
+        if not shape.is_merged:
+            return _clean(value, shape) if b"null" in msgspec.json.encode(value) else value
+        if not before and _is_content(value, shape):
+            return value
+        return _merge_list(before if isinstance(before, list) else [], value, shape, _merge_plain)
+    merges = shape.may_merge_lists
+    if shape.is_replaced or not (before or (_may_merge_lists(shape) if merges is None else merges)):
+        if b"null" not in msgspec.json.encode(value):
+            return value
+        if shape.is_replaced:
+            return _clean(value, shape)
+    result = dict(before) if isinstance(before, dict) else {}
+    fields = shape.fields or {}
+    for name, member in value.items():
+        if isinstance(member, dict | list):
+            result[name] = _merge_plain(result.get(name), member, fields.get(name, ANYTHING))
+        elif member is None:
+            result.pop(name, None)
+        else:
+            result[name] = member
+    return result
+
+
+def _may_merge_lists(shape: Shape) -> bool:
+    if shape.may_merge_lists is None:
+        shape.may_merge_lists = True  # what a type that contains itself answers meanwhile
+        members = [*(shape.fields or {}).values(), *([shape.items] if shape.items is not None else [])]
+        shape.may_merge_lists = shape.is_merged or any(map(_may_merge_lists, members))
+    return shape.may_merge_lists
+
+
 def _is_content(value: Any, shape: Shape) -> bool:
     """Whether a patch's value stands for itself where nothing was: no directives, no nulls, no key twice."""
     if isinstance(value, dict):
@@ -108,7 +147,7 @@ def _is_content(value: Any, shape: Shape) -> bool:
     return all(_is_content(each, item) for each in value if isinstance(each, dict | list))
 
 
-def _merge_list(before: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
+def _merge_list(before: list[Any], patch: list[Any], shape: Shape, merge: Merge = _merge_value) -> list[Any]:
     if not shape.merge_key:
         merged = list(before)
         known = {repr(each) for each in before}
@@ -120,7 +159,7 @@ def _merge_list(before: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
                 merged.append(value)
         return _in_order(merged, patch, before, "")
     key, item = shape.merge_key, shape.items or ANYTHING
-    merged_plainly = _merge_keyed(before, patch, key, item)
+    merged_plainly = _merge_keyed(before, patch, key, item, merge)
     if merged_plainly is not None:
         return merged_plainly
     if any(isinstance(each, dict) and each.get("$patch") == "replace" for each in patch):
@@ -143,7 +182,9 @@ def _merge_list(before: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
     return _in_order(list(kept.values()), named, before, key)
 
 
-def _merge_keyed(before: list[Any], patch: list[Any], key: str, item: Shape) -> list[Any] | None:
+def _merge_keyed(
+    before: list[Any], patch: list[Any], key: str, item: Shape, merge: Merge = _merge_value
+) -> list[Any] | None:
     """Return the merged list where every element has a text of its own as key and no directive; else None."""
     place: dict[str, int] = {}
     for position, element in enumerate(before):
@@ -157,7 +198,7 @@ def _merge_keyed(before: list[Any], patch: list[Any], key: str, item: Shape) -> 
         if not isinstance(name, str) or name in changed:
             return None
         at = place.get(name)
-        changed[name] = _merge_value(None if at is None else before[at], element, item)
+        changed[name] = merge(None if at is None else before[at], element, item)
     ours = [(place.get(name, -1), each) for name, each in changed.items()]
     merged: list[Any] = []
     position = 0
@@ -255,6 +296,8 @@ def apply_patch(document: Document, patch: Any, patch_type: str, shape: Shape, k
             raise BadRequest(f"a {patch_type} patch must be a JSON object, not {type_name(patch)}")
         if patch_type == "merge":
             result = merge_patch(document, patch)
+        elif document and b'"$' not in msgspec.json.encode(patch):  # no directive anywhere
+            result = _merge_plain(document, patch, shape)
         else:
             result = strategic_merge_patch(document, patch, shape)
     else:

@@ -47,7 +47,8 @@ class Shape:
     that they exist, empty, wherever their object does. `keeps_unknown`: members that `fields` does not have are
     legal (`x-kubernetes-preserve-unknown-fields`). `component`: the name of the type, if it has one. `form`: int32
     or int64 of an integer, bytes of a text in base64, micro of a time with microseconds. `plans`: results that
-    walks over documents have computed once for the type.
+    walks over documents have computed once for the type. `may_merge_lists`: whether a value may hold a list that
+    merges; None before patches have asked.
     """
 
     type: str = ""
@@ -66,6 +67,7 @@ class Shape:
     component: str = ""
     form: str = ""
     plans: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    may_merge_lists: bool | None = field(default=None, init=False, repr=False, compare=False)
 
     def member(self, name: str) -> Shape:
         """Return the shape of an object's member; the any shape if the member is unknown."""
@@ -230,7 +232,8 @@ def conform(
     does with the result of a strategic merge patch or an apply, where integers are truncated to their width.
     Raises: Mistyped, with the text of Go's decoder or converter.
     """
-    wanted = _strict_type(shape)
+    known = _STRICT.get(id(shape))
+    wanted = known[1] if known is not None else _strict_type(shape)
     if wanted is not None:
         try:
             msgspec.convert(document if old is None else _news(document, old), wanted)
@@ -255,9 +258,12 @@ def conform(
 
 def _news(document: Document, old: Document) -> Document:
     """Return what of a document is not shared with the old one, down to its members' members."""
-    new_members = {name: value for name, value in document.items() if value is None or value is not old.get(name)}
-    for name, value in new_members.items():
+    new_members: Document = {}
+    for name, value in document.items():
         before = old.get(name)
+        if value is before and value is not None:
+            continue
+        new_members[name] = value
         if isinstance(value, dict) and isinstance(before, dict):
             new_members[name] = {
                 key: each for key, each in value.items() if each is None or each is not before.get(key)

@@ -21,7 +21,8 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
     new["metadata"] = with_written(stored, body, writable_members(ctx.request.resource))
     if causes := [*metadata_causes(stored, new), *strategy.validate_status(stored, new, ctx)]:
         raise invalid(qualified_kind(stored), ctx.request.name, causes)
-    strategy.check_status(stored, new, ctx)
+    if strategy.check_status is not None:
+        strategy.check_status(stored, new, ctx)
     return SubresourceResult(document=new)
 
 

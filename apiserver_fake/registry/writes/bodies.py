@@ -5,6 +5,7 @@ Source: kubectl-requests 5 and 7 for the refusals.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -32,10 +33,17 @@ class Bodies:
         """`session`: the webhooks' answers about the write, including conversions."""
         self._catalogue, self._kind, self._request, self.resource = catalogue, kind, request, kind.resource
         self._strategy, self._shape = kind.strategy, kind.shape
-        self.versions = Versions(kind.resource.api_version, lambda: kind.versions, session)
+        self._session = session
+        self._is_in_stored_version = request.api_version in ("", kind.resource.api_version)
         self.repeated: list[str] | None = [] if request.field_validation else None
         """Duplicate keys of the body; None for requests of components, whose duplicate keys are refused at once."""
         self._unknown: list[str] = []
+
+    @cached_property
+    def versions(self) -> Versions:
+        """The versions of the kind, made for a write that needs them."""
+        kind = self._kind
+        return Versions(kind.resource.api_version, lambda: kind.versions, self._session)
 
     def forget_unknown(self) -> None:
         """Forget the fields that an earlier attempt dropped."""
@@ -53,7 +61,9 @@ class Bodies:
         new: Document = {"apiVersion": version, "kind": kind, "metadata": {}}
         new.update(body)
         new["apiVersion"], new["kind"] = version, kind
-        new["metadata"] = {n: v for n, v in (meta or {}).items() if v is not None}
+        meta = meta or {}
+        has_nulls = None in meta.values()
+        new["metadata"] = {n: v for n, v in meta.items() if v is not None} if has_nulls else dict(meta)
         return self._typed_document(new, old)
 
     def as_stored(self, sent: Document, old: Document | None) -> Document:
@@ -61,6 +71,8 @@ class Bodies:
 
         Raises: BadRequest and Invalid in the terms of the caller's version, Unanswered if a webhook must convert it.
         """
+        if self._is_in_stored_version:
+            return sent
         served = self.versions.caller_version(self._request.api_version)
         if served is None:
             return sent
@@ -90,7 +102,9 @@ class Bodies:
         Raises: ApiError, Unanswered.
         """
         kind, how = self._kind, self._request.patch_type
-        served = self.versions.caller_version(self._request.api_version)
+        served = None
+        if not self._is_in_stored_version:
+            served = self.versions.caller_version(self._request.api_version)
         if served is None:
             return apply_patch(old, patch, how, kind.shape, kind.resource.kind)
         [before] = self.versions.convert([old], self.versions.stored, served.resource.api_version)

@@ -12,7 +12,7 @@ from apiserver_fake.registry.catalogue import Catalogue, Kind
 from apiserver_fake.registry.managers import FieldManagers
 from apiserver_fake.registry.policy import Policy
 from apiserver_fake.registry.sessions import Session
-from apiserver_fake.registry.strategy import ServerMemory, WriteContext
+from apiserver_fake.registry.strategy import ServerMemory, Strategy, WriteContext
 from apiserver_fake.registry.switches import ApiServerSwitches
 from apiserver_fake.registry.versions import Versions
 from apiserver_fake.registry.writes.new_objects import Limits
@@ -80,9 +80,9 @@ class WriteContexts:
         )
 
     def context(
-        self, identity: Identity, request: Request, staged: Staged, session: Session | None = None
+        self, identity: Identity, request: Request, staged: Staged, strategy: Strategy, session: Session | None = None
     ) -> WriteContext:
-        """Return the context that rules may read during one write."""
+        """Return the context that rules may read during one write; `strategy`: the rules of the kind."""
 
         def lookup(resource: str, namespace: str, name: str) -> Document | None:
             return document_of(staged.get(resource, namespace, name))
@@ -109,7 +109,7 @@ class WriteContexts:
             list=documents,
             memory=self._memory if session is None or not session.is_rehearsing else self._memory.copy(),
             labels=labels,
-            strategy=self.catalogue.kind(request.resource).strategy,
+            strategy=strategy,
             policy=self._policy(identity) if self._policy is not None else None,
             accounts=self._accounts,
             is_converting=request.resource != DEFINITIONS or self._is_converting,

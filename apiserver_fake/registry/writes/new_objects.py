@@ -43,7 +43,7 @@ def choose_name(random: Random, staged: Staged, resource: Resource, namespace: s
     base = prefix[:GENERATED_BASE_MAX]
     name = ""
     for _ in range(GENERATE_TRIES):
-        name = base + "".join(random.choice(GENERATED_CHARACTERS) for _ in range(5))
+        name = base + "".join([random.choice(GENERATED_CHARACTERS) for _ in range(5)])
         if staged.get(resource.name, namespace, name) is None:
             return name
     raise AlreadyExists(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -23,16 +23,17 @@ class Stager(msgspec.Struct, frozen=True):
     find: Callable[[str], Resource]
     is_dry_run: bool
 
-    def create(self, staged: Staged, new: Document, charged: Iterable[Document]) -> tuple[bytes, int]:
+    def create(self, staged: Staged, new: Document, charged: Sequence[Document]) -> tuple[bytes, int]:
         """Stage a new object; return its bytes and resourceVersion."""
         if self.is_dry_run:
             return msgspec.json.encode(new), staged.rv
         record = staged.put(self.resource, new, self.traceparent)
-        self.charge(staged, charged)
+        if charged:
+            self.charge(staged, charged)
         return record.body, record.rv
 
     def store(
-        self, staged: Staged, stored: Record, new: Document, charged: Iterable[Document] = (), *, is_gone: bool = False
+        self, staged: Staged, stored: Record, new: Document, charged: Sequence[Document] = (), *, is_gone: bool = False
     ) -> tuple[bytes, int]:
         """Stage the new document, or the removal of a released object; return its bytes and resourceVersion."""
         if self.is_dry_run:
@@ -42,10 +43,11 @@ class Stager(msgspec.Struct, frozen=True):
             record = staged.remove(self.resource, final, self.traceparent)
         else:
             record = staged.put(self.resource, final, self.traceparent)
-            self.charge(staged, charged)
+            if charged:
+                self.charge(staged, charged)
         return record.body, record.rv
 
-    def charge(self, staged: Staged, charged: Iterable[Document]) -> None:
+    def charge(self, staged: Staged, charged: Sequence[Document]) -> None:
         """Stage the changed quotas. Call it after staging the object, which names the commit."""
         for quota in charged:
             staged.put(self.find(QUOTAS), quota, self.traceparent)

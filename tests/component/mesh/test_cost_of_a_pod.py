@@ -19,13 +19,13 @@ from lab.scenarios.script.verbs import VERBS
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
-    "apiserver_fake": 1964,
-    "kubelet": 1012,
-    "scheduler": 665,
-    "services/controllers": 782,
-    "services/client": 828,
-    "services/reconcile": 162,
-    "services/telemetry": 197,
+    "apiserver_fake": 1250,
+    "kubelet": 1031,
+    "scheduler": 669,
+    "services/controllers": 811,
+    "services/client": 849,
+    "services/reconcile": 207,
+    "services/telemetry": 240,
 }
 SCENARIO = """# The cost of pods
 # Some pods start while everything is remembered for the first time; those that count come a minute later.

@@ -6,6 +6,7 @@ Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidatePodS
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import ip_address
 
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
@@ -17,6 +18,7 @@ from apiserver_fake.registry.validation.formats import (
     invalid,
     plain_text,
     qualified_name,
+    too_many,
 )
 from apiserver_fake.registry.validation.formats import subdomain as node_name
 from apiserver_fake.registry.validation.pod.claims import device_health, extended_resource_claim, made_claims
@@ -30,6 +32,9 @@ _LISTS = (
     ("ephemeralContainerStatuses", ""),
 )
 ID_MAX = 2**31 - 1
+_CONDITIONS_MAX = 64
+_REMEMBERED_MAX = 1 << 10
+"""Maximum length of a message with which a condition is remembered as valid."""
 
 
 def _condition_type(condition: Document, at: str, report: Report) -> Causes:
@@ -37,10 +42,30 @@ def _condition_type(condition: Document, at: str, report: Report) -> Causes:
     return qualified_name(f"{at}Type", kind) if kind not in _SYSTEM_CONDITIONS else ()
 
 
+@lru_cache(maxsize=1024)
+def _is_valid_condition(kind: str | None, reason: str | None, message: str | None, generation: int | None) -> bool:
+    """Whether a condition with these members has no error: nothing else of a condition is checked."""
+    report = Report()
+    members = {"type": kind, "reason": reason, "message": message, "observedGeneration": generation}
+    _CONDITION.check(members, "", report)
+    return not report.causes
+
+
+def _conditions(conditions: list[Document], path: str, report: Report) -> Causes:
+    """Check conditions; what was found valid once is not checked again."""
+    if len(conditions) > _CONDITIONS_MAX:
+        yield from too_many(path, len(conditions), _CONDITIONS_MAX)
+    for index, condition in enumerate(conditions[:_CONDITIONS_MAX]):
+        get = condition.get
+        members = get("type"), get("reason"), get("message"), get("observedGeneration")
+        if len(members[2] or "") > _REMEMBERED_MAX or not _is_valid_condition(*members):
+            _CONDITION.check(condition, f"{path}[{index}].", report)
+
+
 _GENERATION = Field("observedGeneration", minimum=0, text="must be a non-negative integer")
 _CONDITION = Struct(_GENERATION, _condition_type, Field("reason", form=plain_text), Field("message", form=plain_text))
 STATUS = Struct(
-    Field("conditions", most=64, items=_CONDITION),
+    Field("conditions", most=_CONDITIONS_MAX, items=_CONDITION, is_checked=False, rule=_conditions),
     Field("reason", form=plain_text),
     Field("message", form=plain_text),
     _GENERATION,

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import apiserver_fake.registry.patch.patch as strategic_merge
@@ -25,7 +25,11 @@ STATUS = st.fixed_dictionaries(
         "podIPs": st.lists(st.fixed_dictionaries({"ip": st.sampled_from(["10.0.0.1", "10.0.0.2"])}), max_size=3),
         "containerStatuses": st.lists(
             st.fixed_dictionaries(
-                {"name": st.just("main")}, optional={"restartCount": st.sampled_from([0, "no", True])}
+                {"name": st.just("main")},
+                optional={
+                    "restartCount": st.sampled_from([0, "no", True]),
+                    "state": st.sampled_from([{"running": None}, {"waiting": {"reason": "Slow", "message": None}}]),
+                },
             )
         ),
         "somethingNew": st.none() | st.integers() | st.just({"$patch": "delete"}),
@@ -46,6 +50,65 @@ def test_a_patch_that_stands_for_itself_gives_what_merging_it_gives(before, chan
         strategic_merge._is_content, strategic_merge._merge_keyed = shortcuts
 
     assert quick == slow
+
+
+NESTED = st.fixed_dictionaries(
+    {},
+    optional={
+        "containers": st.lists(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "name": st.sampled_from(["a", "b", 5]),
+                    "env": st.lists(st.fixed_dictionaries({"name": st.sampled_from("xy")}), max_size=3),
+                    "resources": st.fixed_dictionaries(
+                        {}, optional={"limits": st.sampled_from([{"cpu": "1"}, {"cpu": None, "memory": "1"}, None])}
+                    ),
+                },
+            ),
+            max_size=3,
+        ),
+        "$setElementOrder/containers": st.just([{"name": "b"}, {"name": "a"}]),
+        "tolerations": st.lists(st.just({"key": "k"}), max_size=2),
+        "volumes": st.lists(st.just("none") | st.just({"name": "v", "emptyDir": {}}), max_size=2),
+    },
+)
+PODS = st.fixed_dictionaries(
+    {},
+    optional={
+        "status": STATUS | st.just("up"),
+        "spec": NESTED,
+        "metadata": st.fixed_dictionaries(
+            {},
+            optional={
+                "finalizers": st.lists(st.sampled_from("fgh"), max_size=3),
+                "annotations": st.dictionaries(st.sampled_from("ab"), st.sampled_from(["1", None])),
+            },
+        ),
+    },
+)
+
+
+def _outcome(function, *args):
+    try:
+        return function(*args)
+    except ApiError as error:
+        return type(error).__name__, str(error)
+
+
+@given(PODS, PODS)
+@example({"status": {}}, {"metadata": {"annotations": {"a": None, "b": "1"}}})
+@example({"status": {}}, {"status": {"containerStatuses": [{"name": "main", "state": {"running": None}}]}})
+@example({"spec": {"nodeSelector": {"a": "1"}}}, {"spec": {"nodeSelector": {"a": None}}})
+@example({"status": {"podIPs": [{"ip": "1"}]}}, {"status": {"podIPs": [{"ip": "2"}, {"ip": "2"}]}})
+def test_a_patch_without_directives_gives_what_merging_each_member_gives(document, patch):
+    before = msgspec.json.encode([document, patch])
+    quick = _outcome(strategic_merge.apply_patch, document, patch, "strategic", POD, "Pod")
+    slow = _outcome(strategic_merge.strategic_merge_patch, document, patch, POD)
+
+    assert quick == slow
+    assert msgspec.json.encode(quick) == msgspec.json.encode(slow)
+    assert msgspec.json.encode([document, patch]) == before
 
 
 @given(STATUS)
