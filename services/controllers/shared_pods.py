@@ -102,13 +102,3 @@ class PodsBy:
     def of(self, group: str) -> list[Key]:
         """Return the pods of a group."""
         return list(self._keys.get(group, ()))
-
-
-def owner_unless_ended(pod: Pod) -> str:
-    """Return the uid of the pod's controller; empty if it has none, or if the pod has ended.
-
-    A runaway leaves thousands of Failed pods with their owner. They affect no decision (upstream filters them out
-    before claiming), so no reconcile should have to read them.
-    """
-    reference = None if pod.is_terminal else pod.metadata.controller
-    return reference.uid if reference is not None else ""
