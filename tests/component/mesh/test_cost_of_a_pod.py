@@ -22,9 +22,9 @@ CEILINGS = {
     "apiserver_fake": 1964,
     "kubelet": 1031,
     "scheduler": 669,
-    "services/controllers": 811,
-    "services/client": 849,
-    "services/reconcile": 207,
+    "services/controllers": 303,
+    "services/client": 435,
+    "services/reconcile": 205,
     "services/telemetry": 240,
 }
 SCENARIO = """# The cost of pods
