@@ -21,7 +21,7 @@ FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
     "apiserver_fake": 1964,
     "kubelet": 1031,
-    "scheduler": 669,
+    "scheduler": 451,
     "services/controllers": 303,
     "services/client": 435,
     "services/reconcile": 205,
