@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
     "apiserver_fake": 1964,
-    "kubelet": 1031,
+    "kubelet": 830,
     "scheduler": 451,
     "services/controllers": 303,
     "services/client": 435,
