@@ -64,12 +64,12 @@ class Hints:
         if by_plugin is None:
             by_plugin = self._matching[event] = {}
         key = queued.info.spec.scheduler_name, plugin
-        found = by_plugin.get(key)
-        if found is None:
-            found = by_plugin[key] = [
+        registered = by_plugin.get(key)
+        if registered is None:
+            registered = by_plugin[key] = [
                 each for each in self.registrations_of(queued, plugin) if event.matches(each.event)
             ]
-        return found
+        return registered
 
     def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
         """Return the event's effect on the pod."""

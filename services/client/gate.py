@@ -277,9 +277,9 @@ class ObservedApi:
 
     def call(self, request: Request) -> Coroutine[Any, Any, Response]:
         """Return the answer. Raises: UnknownOutcome."""
-        return self._api.call(request) if self._gates.on_call is None else self._observed(request)
+        return self._api.call(request) if self._gates.on_call is None else self._call_observed(request)
 
-    async def _observed(self, request: Request) -> Response:
+    async def _call_observed(self, request: Request) -> Response:
         what = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
         if self._gates.on_call is not None:
             self._gates.on_call("before", what)

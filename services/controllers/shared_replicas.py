@@ -18,10 +18,9 @@ from services.api.meta import Document, Key, find_condition
 from services.api.resources import resource_of_view
 from services.api.selectors import Selector
 from services.api.switches import Switches
-from services.controllers.shared_owned_counts import Count, OwnedCounts
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, Refusal, deletions
 from services.controllers.shared_ownership import Claim, changes_of, claim, is_alive, selector_of
-from services.controllers.shared_pods import available_in_s, in_deletion_order, is_ready
+from services.controllers.shared_pods import Count, OwnedCounts, available_in_s, in_deletion_order, is_ready
 from services.controllers.shared_switches import WorkloadSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Patch, Query, Result, earliest
@@ -43,6 +42,17 @@ class _Backoff:
     failures: int = 0
     until_s: float = 0.0
     has_news: bool = False
+
+
+class _Numbers(NamedTuple):
+    """What the status says of the pods. `again_s`: seconds until the next ready pod becomes available."""
+
+    active: int
+    ready: int
+    available: int
+    labeled: int
+    ending: int
+    again_s: float | None = None
 
 
 class ReplicaSets:
@@ -92,7 +102,7 @@ class ReplicaSets:
         claims = None
         if orphans or not self._are_counted(replica_set, selector):
             can_adopt = is_alive(moment.live.get(query), replica_set)
-            claims = claim(self._owned(replica_set, listers), orphans, replica_set, selector, can_adopt=can_adopt)
+            claims = claim(self._pods_of(replica_set, listers), orphans, replica_set, selector, can_adopt=can_adopt)
         numbers = self._numbers(replica_set, claims, listers, moment.wall_s)
         events, refusal = self.pods.take_news(replica_set)
         adoptions = changes_of("pods", claims, replica_set) if claims is not None else []
@@ -109,13 +119,11 @@ class ReplicaSets:
         counts = self._unfinished.of(replica_set.metadata.uid)
         return replica_set.spec.min_ready_seconds <= 0 and all(selector.matches(count.labels) for count in counts)
 
-    def _owned(self, replica_set: Replicated, listers: Listers) -> list[Pod]:
+    def _pods_of(self, replica_set: Replicated, listers: Listers) -> list[Pod]:
         pods = listers.of(Pod)
         return [p for k in self._unfinished.keys_of(replica_set.metadata.uid) if (p := pods.get(k)) is not None]
 
-    def _numbers(
-        self, replica_set: Replicated, claims: Claim[Pod] | None, listers: Listers, wall_s: float
-    ) -> "_Numbers":
+    def _numbers(self, replica_set: Replicated, claims: Claim[Pod] | None, listers: Listers, wall_s: float) -> _Numbers:
         labels = _template_labels(replica_set, listers)
         if claims is None:
             return _sum(self._unfinished.of(replica_set.metadata.uid), labels)
@@ -137,7 +145,7 @@ class ReplicaSets:
             return [Batch(creates)], REJECTED_AGAIN_S
         if missing < 0:
             ranks = _siblings_by_node(replica_set, listers)
-            kept = claims.kept if claims is not None else self._owned(replica_set, listers)
+            kept = claims.kept if claims is not None else self._pods_of(replica_set, listers)
             alive = [pod for pod in kept if pod.is_active]
             victims = in_deletion_order(alive, ranks, moment.wall_s)[: min(-missing, BURST)]
             uids = [pod.metadata.uid for pod in victims]
@@ -185,17 +193,6 @@ def _pod_of(replica_set: Replicated, listers: Listers) -> Document | None:
         "ownerReferences": [controller_reference(replica_set)],
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec", {})}
-
-
-class _Numbers(NamedTuple):
-    """What the status says of the pods. `again_s`: seconds until the next ready pod becomes available."""
-
-    active: int
-    ready: int
-    available: int
-    labeled: int
-    ending: int
-    again_s: float | None = None
 
 
 def _numbers_of(pods: Iterable[Pod], min_ready_s: int, labels: dict[str, str], wall_s: float) -> _Numbers:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from services.api.kinds.pod import Pod, PodStatus
 from services.api.meta import Condition, Key, ObjectMeta, OwnerReference
-from services.controllers.shared_owned_counts import OwnedCounts
+from services.controllers.shared_pods import OwnedCounts
 from services.controllers.shared_replicas import _numbers_of, _sum
 
 NAMES, OWNERS = ("a", "b", "c"), ("", "u1", "u2")
