@@ -17,6 +17,8 @@ class PodsByClaim:
 
     def note(self, old: Pod | None, new: Pod | None) -> None:
         """Record a change of a pod."""
+        if old is not None and new is not None and _names_alike(old, new):
+            return
         before = claim_keys(old) if old is not None and old.spec.resource_claims else []
         after = claim_keys(new) if new is not None and new.spec.resource_claims else []
         if before == after:
@@ -34,3 +36,12 @@ class PodsByClaim:
     def of(self, claim: Key) -> list[Key]:
         """Return the pods that name the claim."""
         return list(self._pods.get(claim, ()))
+
+
+def _names_alike(old: Pod, new: Pod) -> bool:
+    """Whether two forms of a pod name the same claims; most changes are of other things."""
+    return (
+        old.spec.resource_claims == new.spec.resource_claims
+        and old.status.resource_claim_statuses == new.status.resource_claim_statuses
+        and old.metadata.namespace == new.metadata.namespace
+    )

@@ -250,7 +250,7 @@ class Kubelet:
             self._adds[uid] = (new, self._adds[uid][1] or traceparent)
             return
         known = self.pods.get(uid)
-        if known is not None and worker_key(known) == worker_key(new):
+        if known is not None and known.status.binding_generation == new.status.binding_generation:
             self._on_updated(known, new, now)
             return
         self._adds[uid] = (new, traceparent)
@@ -508,7 +508,8 @@ class Kubelet:
         """Return the status of a pod as this kubelet sees it."""
         pod = self.table.pods.get(key)
         if pod is not None:
-            return self.resize_policy.add_condition(pod, status.render(pod))
+            rendered = status.render(pod)
+            return self.resize_policy.add_condition(pod, rendered) if self.resize_policy.owners else rendered
         return self.statuses.final_statuses.get(key) or self.admission.pending_status(key)
 
     def is_over(self, key: WorkerKey) -> bool:
@@ -527,7 +528,8 @@ class Kubelet:
         if pod is None:
             return
         if pod.state == PodState.STARTING:
-            self.table.perform(pod, pod.start_acked(now), now)
+            if not pod.start_is_acked:
+                self.table.perform(pod, pod.start_acked(now), now)
         elif pod.state == PodState.TERMINATED and self.statuses.is_synced(key):
             self.table.erase_of(pod)
 

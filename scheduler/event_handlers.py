@@ -124,10 +124,10 @@ class EventHandlers:
         if new is None or new.is_terminal:
             gone = new if new is not None else old
             return [] if gone is None else self._on_deleted(gone, now)
-        info = PodInfo(new)
+        state = self.cache.pods.get(new.metadata.uid)
+        info = PodInfo(new, state.pod if state is not None else None)
         if self.accounting is not None:
             self.accounting.apply(info)
-        state = self.cache.pods.get(info.uid)
         if new.spec.node_name:
             effects = self._on_assigned(info, state, now, traceparent)
             expected = old.status.nominated_node_name if old is not None and not old.spec.node_name else ""
@@ -207,7 +207,7 @@ class EventHandlers:
             # With unbinding off this is upstream's early return, which loses the pod (3.2).
             queued = self.queue.get(info.key)
             if queued is not None and queued.uid == info.uid:
-                queued.info.pod = info.pod
+                queued.info.show(info.pod)
             return []
         if not self.unbinding:
             return [Crash(CORRUPTED.format(pod=info.key, old=state.node_name, new=""))]
@@ -370,6 +370,12 @@ def _as_bound(pod: Pod, node: str) -> Pod:
     return pod if pod.spec.node_name == node else replace(pod, spec=replace(pod.spec, node_name=node))
 
 
+_OTHER_UPDATES: Final = {
+    resource: ClusterEvent(resource, Action.UPDATE_OTHER, f"{resource}Update")
+    for resource in (ASSIGNED_POD, UNSCHEDULED_POD)
+}
+
+
 def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
     has_shrunk = old.requests is not new.requests and any(
         new.requests.amounts.get(name, 0) < need for name, need in old.requests.wanted
@@ -388,7 +394,7 @@ def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> list[ClusterEvent
             (had_claims != has_claims, Action.UPDATE_POD_GENERATED_CLAIM, "GeneratedResourceClaim"),
         ]
     events = [ClusterEvent(resource, action, resource + name) for has_changed, action, name in changes if has_changed]
-    return events or [ClusterEvent(resource, Action.UPDATE_OTHER, f"{resource}Update")]
+    return events or [_OTHER_UPDATES[resource]]
 
 
 def _node_changes(old: Node, new: Node) -> list[ClusterEvent]:

@@ -324,7 +324,8 @@ class Scheduler:
                 self._record_writer.on_bound(change.new.metadata.key, change.new.metadata.uid)
         else:
             self._clients.dispatcher.sync(change.new)
-        self._perform(effects, now, change.traceparent)
+        if effects:
+            self._perform(effects, now, change.traceparent)
         self._wake.set()
         if self._core.handlers.is_behind:
             asyncio.get_running_loop().call_later(GAP_S, self._catch_up, now, change.traceparent)

@@ -516,7 +516,7 @@ class Agent(NodeShell):
             StartSpan: lambda e: traces.begin(e.key, e.pod, e.traceparent),
             SpanStage: lambda e: traces.stage(e.key, e.stage, e.reason),
             EndSpan: lambda e: traces.end(e.key, e.error),
-            WriteStatuses: lambda e: calls.write_statuses(),
+            WriteStatuses: calls.write_statuses,
             CallUnbind: task(calls.unbind),
             DeletePod: task(calls.delete),
             CreateMirror: task(calls.create_mirror),

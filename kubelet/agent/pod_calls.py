@@ -26,6 +26,7 @@ from kubelet.effects import (
     ReadClaims,
     ReadVolumes,
     WipeSlices,
+    WriteStatuses,
 )
 from kubelet.runtime.volumes import claims_of
 from kubelet.static_pods.manager import StaticPodManager
@@ -67,16 +68,17 @@ class PodCalls:
         self._node, self._statuses, self._admission, self._static_pods = node, statuses, admission, static_pods
         self._claims, self._volumes = claims, volumes
         self._is_writing = False
+        self._writes_at_once = node.switches.writes_at_once
         self._spelling = node.host.seams.switches.of(UnbindSwitches).spelling
         self._qps = node.host.config.status_qps
         self._tokens, self._tokens_at_s = 2 * self._qps, 0.0
         self.status_writes = self.status_failures = 0
 
-    def write_statuses(self) -> None:
+    def write_statuses(self, effect: WriteStatuses) -> None:
         """Write the pending statuses, unless a write is under way already."""
         if self._node.api is None:
             return
-        if self._node.switches.writes_at_once:
+        if self._writes_at_once:
             while (write := self._statuses.next_write(self._node.now())) is not None:
                 self._node.spawn(self._write_status(write))
         elif not self._is_writing:

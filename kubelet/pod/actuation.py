@@ -183,7 +183,12 @@ def size_text(pod: KubeletPod, resources: PodResources, generation: int, error: 
 
 def requirements(resources: ResourceRequirements) -> Document:
     """Return the document of requests and limits, without empty parts."""
-    return {name: part for name, part in (("limits", resources.limits), ("requests", resources.requests)) if part}
+    document: Document = {}
+    if resources.limits:
+        document["limits"] = resources.limits
+    if resources.requests:
+        document["requests"] = resources.requests
+    return document
 
 
 def level_of(resources: PodResources) -> ResourceRequirements:

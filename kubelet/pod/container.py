@@ -195,7 +195,9 @@ class Container:
     @property
     def is_started(self) -> bool:
         """Whether its process exists and its startup probe has succeeded."""
-        return self.is_seen and (self.probes is None or self.probes.is_started)
+        if self.state != _C.RUNNING or self.seen_s is not None:
+            return False
+        return self.probes is None or self.probes.is_started
 
     @property
     def is_seen(self) -> bool:
@@ -215,7 +217,11 @@ class Container:
     @property
     def was_seen(self) -> bool:
         """Whether the node has noticed that it ever ran."""
-        return self.has_run and (self.seen_s is None or self.state != _C.RUNNING or self.restarts > 0)
+        if self.restarts > 0:
+            return True
+        if self.state == _C.RUNNING:
+            return self.seen_s is None
+        return self.state in _HAVE_RUN or self.ended is not None
 
     @property
     def has_run(self) -> bool:

@@ -53,13 +53,13 @@ class Pod(PodContext):
     others keep theirs in `Container.due_s`; `_step` calls the part that is due.
     """
 
-    __slots__ = ("_cursor", "_start_acked", "resize", "startup")
+    __slots__ = ("_cursor", "resize", "start_is_acked", "startup")
 
     def __init__(
         self, pod: KubeletPod, key: WorkerKey, node: NodeRuntime, *, pod_ip: str, allocation: Allocation, now: float
     ) -> None:
         super().__init__(pod, key, node, pod_ip, allocation, now)
-        self._start_acked = not node.policy.start_fence
+        self.start_is_acked = not node.policy.start_fence
         self._cursor = 0
         """Place of the container whose turn it is to start."""
         for spec in pod.spec.init_containers:
@@ -129,10 +129,10 @@ class Pod(PodContext):
 
     def start_acked(self, now: float) -> list[Effect]:
         """Start containers, because a status with `startTime` was acknowledged (switch kubelet.start_fence)."""
-        if self._start_acked:
+        if self.start_is_acked:
             # Nothing new: a further write because of it would lead to a further acknowledgement, for ever.
             return []
-        self._start_acked = True
+        self.start_is_acked = True
         self._next_container(now)
         return self.advance(now)
 
@@ -296,7 +296,7 @@ class Pod(PodContext):
         lost = self._adopt_containers(record, now)
         self.ever_started = bool(record.containers)
         self.startup.recover(record.claims, is_finished=record.is_finished)
-        self._start_acked = True
+        self.start_is_acked = True
         for condition in self.pod.status.conditions:
             self.conditions[condition.type] = Condition(
                 condition.status,
@@ -461,7 +461,7 @@ class Pod(PodContext):
 
     def _next_container(self, t: float) -> None:
         """Begin the next container, if the one before it allows."""
-        if not self.startup.is_done or not self._start_acked or self.state not in _MAY_START:
+        if not self.startup.is_done or not self.start_is_acked or self.state not in _MAY_START:
             return
         while self._cursor < len(self.containers):
             container = self.containers[self._cursor]

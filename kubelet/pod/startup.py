@@ -82,7 +82,7 @@ class Faults:
     def fails_until(self, stage: str, t: float, own: StartFaults | None = None) -> float | None:
         """Return until when this try of a stage would fail; None: it succeeds. `own`: a container's faults."""
         own = self._own if own is None else own
-        if not own and not self.node:
+        if (own is NO_FAULTS or not own) and not self.node:
             return None
         self._tries += 1
         latency = self._pod.latency

@@ -3,6 +3,7 @@
 Source: kubelet 3.3 and 3.4; upstream `pkg/kubelet/status/generate.go`.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -42,6 +43,8 @@ def phase_of(pod: PodContext) -> str:
 
 def is_initialized(pod: PodContext) -> bool:
     """Whether every init container has completed, or had before, so that a main container was started."""
+    if not pod.pod.spec.init_containers:
+        return True
     return not _incomplete(pod) or any(c.kind == MAIN and c.was_seen for c in pod.containers)
 
 
@@ -103,12 +106,15 @@ def render(pod: PodContext) -> Document:
     if pod.has_ip and pod.pod_ip:
         status["podIP"] = pod.pod_ip
         status["podIPs"] = [{"ip": pod.pod_ip}]
-    inits = [_render_container(pod, c) for c in pod.containers if c.kind in (INIT, SIDECAR)]
-    if inits:
-        status["initContainerStatuses"] = inits
-    status["containerStatuses"] = [_render_container(pod, c) for c in pod.containers if c.kind == MAIN]
-    if ephemerals := [_render_container(pod, c) for c in pod.containers if c.kind == EPHEMERAL]:
-        status["ephemeralContainerStatuses"] = ephemerals
+    rendered: dict[str, list[Document]] = {MAIN: [], INIT: [], EPHEMERAL: []}
+    for container in pod.containers:
+        kind = INIT if container.kind == SIDECAR else container.kind
+        rendered[kind].append(_render_container(pod, container))
+    if rendered[INIT]:
+        status["initContainerStatuses"] = rendered[INIT]
+    status["containerStatuses"] = rendered[MAIN]
+    if rendered[EPHEMERAL]:
+        status["ephemeralContainerStatuses"] = rendered[EPHEMERAL]
     if pod.allocated.level is not None:
         status["allocatedResources"] = level_of(pod.allocated).requests
         status["resources"] = requirements(level_of(pod.actual))
@@ -119,15 +125,16 @@ def render(pod: PodContext) -> Document:
 
 
 def _render_conditions(pod: PodContext, phase: str) -> list[Document]:
-    listed = [condition_document(pod, kind, pod.conditions[kind]) for kind in _CONDITIONS if kind in pod.conditions]
+    held = pod.conditions
+    wanted = {kind: held[kind] for kind in _CONDITIONS if kind in held}
     if "PodScheduled" not in [c.type for c in pod.pod.status.conditions]:
-        scheduled = Condition("True", pod.time_text(pod.started_s))
-        listed.append(condition_document(pod, "PodScheduled", scheduled))
+        wanted["PodScheduled"] = Condition("True", pod.time_text(pod.started_s))
     end = pod.termination
     if end is not None and end.is_disruption and phase in ("Succeeded", "Failed"):
-        disrupted = Condition("True", pod.conditions["Ready"].since, "TerminationByKubelet", end.message)
-        listed.append(condition_document(pod, "DisruptionTarget", disrupted))
-    return listed
+        wanted["DisruptionTarget"] = Condition(
+            "True", pod.conditions["Ready"].since, "TerminationByKubelet", end.message
+        )
+    return condition_documents(pod, wanted)
 
 
 def _render_container(pod: PodContext, container: Container) -> Document:
@@ -146,6 +153,7 @@ def _render_container(pod: PodContext, container: Container) -> Document:
         text = "The container could not be located when the pod was terminated"
         unknown = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": text}
         state = {"terminated": {**unknown, "startedAt": None, "finishedAt": None}}
+    is_running, was_seen = container.state == _C.RUNNING, container.was_seen
     last = container.ended if container.state in _BETWEEN_RUNS else container.last
     document: Document = {
         "name": container.name,
@@ -154,17 +162,17 @@ def _render_container(pod: PodContext, container: Container) -> Document:
         "ready": container.is_ready or (container.kind == INIT and _is_done(container)),
         "restartCount": container.restarts,
         "image": container.image,
-        "imageID": image_id(container.image) if container.was_seen else "",
+        "imageID": image_id(container.image) if was_seen else "",
         "started": container.is_started,
     }
     if (size := pod.allocated.containers.get(container.name)) is not None:
         if size.requests:
             document["allocatedResources"] = size.requests
-        document["resources"] = requirements(pod.actual.of(container.name) if container.is_running else size)
+        document["resources"] = requirements(pod.actual.of(container.name) if is_running else size)
     health = [*pod.device_health.get(container.name, ()), *pod.claim_health.get(container.name, ())]
     if health:
         document["allocatedResourcesStatus"] = health
-    if container.was_seen:
+    if was_seen:
         document["containerID"] = f"keplab://{pod.key.uid}/{container.name}/{container.restarts}"
     return document
 
@@ -191,7 +199,7 @@ def waiting_reason(pod: PodContext, container: Container) -> str:
         return container.waiting_reason
     if container.ended is not None:
         return container.waiting_reason or "ContainerCreating"
-    has_init = any(c.kind in (INIT, SIDECAR) for c in pod.containers)
+    has_init = bool(pod.pod.spec.init_containers)
     return "PodInitializing" if has_init and (container.kind == MAIN or pod.has_ip) else "ContainerCreating"
 
 
@@ -201,12 +209,20 @@ def _is_done(container: Container) -> bool:
 
 def condition_document(pod: PodContext, kind: str, condition: Condition) -> Document:
     """Return a condition in the form in which it is written."""
-    document: Document = {"type": kind, "status": condition.status}
-    if condition.since:  # a condition of another writer may lack it, and "" is no time
-        document["lastTransitionTime"] = condition.since
-    document["observedGeneration"] = condition.generation or pod.generation
-    if condition.reason:
-        document["reason"] = condition.reason
-    if condition.message:
-        document["message"] = condition.message
-    return document
+    return condition_documents(pod, {kind: condition})[0]
+
+
+def condition_documents(pod: PodContext, conditions: Mapping[str, Condition]) -> list[Document]:
+    """Return conditions in the form in which they are written."""
+    documents: list[Document] = []
+    for kind, condition in conditions.items():
+        document: Document = {"type": kind, "status": condition.status}
+        if condition.since:  # a condition of another writer may lack it, and "" is no time
+            document["lastTransitionTime"] = condition.since
+        document["observedGeneration"] = condition.generation or pod.generation
+        if condition.reason:
+            document["reason"] = condition.reason
+        if condition.message:
+            document["message"] = condition.message
+        documents.append(document)
+    return documents

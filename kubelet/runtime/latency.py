@@ -107,8 +107,9 @@ class Distribution:
 
 def _gauss(bits: int) -> float:
     """Return a standard normal number (Box and Muller)."""
-    radius = math.sqrt(-2.0 * math.log(_unit(bits)))
-    return radius * math.cos(2.0 * math.pi * _unit(_mix(bits + _GOLDEN)))
+    first, second = bits >> 11, _mix(bits + _GOLDEN) >> 11  # each as `_unit` makes a number of it
+    radius = math.sqrt(-2.0 * math.log((first + 0.5) / (1 << 53)))
+    return radius * math.cos(2.0 * math.pi * ((second + 0.5) / (1 << 53)))
 
 
 class LatencyModel:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 
 from kubelet.effects import DeletePod, Outbox, ReadPod, SetTimer, WriteStatuses
 from kubelet.status.versions import TAKEN_BACK, StatusVersions, Write
-from kubelet.view import KubeletPod, WorkerKey, worker_key
+from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
 
 RETRY_S = 10.0
 WRITE_STATUSES = WriteStatuses()
+_TAKEN_BACK = frozenset(TAKEN_BACK)
 
 
 class StatusManager:
@@ -72,7 +73,7 @@ class StatusManager:
         while (key := self.versions.next_key(now)) is not None:
             pod = self._pods.get(key.uid)
             rendered = self._render(key)
-            if pod is None or rendered is None or worker_key(pod) != key:
+            if pod is None or rendered is None or pod.status.binding_generation != key.generation:
                 self.versions.forget(key)
                 continue
             shown = self.shown(key)
@@ -122,7 +123,7 @@ class StatusManager:
     def maybe_delete(self, key: WorkerKey) -> None:
         """Confirm a deletion once the terminal phase is in the API and nothing runs (kubelet 3.4)."""
         pod = self._pods.get(key.uid)
-        if pod is None or worker_key(pod) != key:
+        if pod is None or pod.status.binding_generation != key.generation:
             return
         if pod.metadata.deletion_timestamp is None:
             if key in self._recreated:  # the first delete was lost or refused: ask again
@@ -161,6 +162,7 @@ class StatusManager:
             return True
         held = {c.type: c.status for c in pod.status.conditions}
         ours = acked.get("conditions", ())
-        if any(held.get(c["type"]) != c["status"] for c in ours):
-            return True
-        return any(kind in held and all(c["type"] != kind for c in ours) for kind in TAKEN_BACK)
+        for condition in ours:
+            if held.pop(condition["type"], None) != condition["status"]:
+                return True
+        return not _TAKEN_BACK.isdisjoint(held)  # what is left is not ours

@@ -118,7 +118,10 @@ class StatusVersions:
         now += EARLY_S
         if now < self._lost_until_s:
             return None
-        return next((key for key in self._dirty if self._entries[key].retry_at_s <= now), None)
+        for key in self._dirty:
+            if self._entries[key].retry_at_s <= now:
+                return key
+        return None
 
     def take(self, key: WorkerKey, pod: KubeletPod, rendered: Document) -> Write | None:
         """Return the write to send for this pod now; None when the API server has its whole status."""
@@ -230,7 +233,7 @@ def _difference(baseline: Document | None, status: Document, pod: KubeletPod) ->
             before = {c["type"]: c for c in held}
             value = [
                 # A merge keeps what a patch does not name: the reason of a condition that is True now must go.
-                {**dict.fromkeys(n for n in before.get(c["type"], {}) if n not in c), **c}
+                {**{n: None for n in before.get(c["type"], {}) if n not in c}, **c}
                 for c in value
                 if before.get(c["type"]) != c
             ] + _deletions(before, value)

@@ -191,7 +191,7 @@ class Cache:
         if pod.requests is old.requests and pod.ports == old.ports:
             info.pods[pod.uid] = pod
             info.touch()
-            if info.slot >= 0 and (pod.identity != old.identity or pod.terms != old.terms):
+            if info.slot >= 0 and not pod.is_seen_like(old):
                 self.index.remove(old, info.slot)
                 self.index.add(pod, info.slot)
             return

@@ -81,15 +81,16 @@ def _signature(pod: Pod) -> Hashable:
     )
 
 
-def requests_of(pod: Pod) -> PodRequests:
+def requests_of(pod: Pod, specified: PodRequests | None = None) -> PodRequests:
     """Return the pod's requests, shared by its template.
 
-    A pod on a node counts with the most that a resize may hold (KEP-1287).
+    A pod on a node counts with the most that a resize may hold (KEP-1287). `specified`: those of its spec, if known.
     """
+    used = pod
     if pod.status.container_statuses and pod.spec.node_name:
         with contextlib.suppress(ValueError):  # a malformed quantity shows below, in the spec
-            pod = as_in_use(pod)
-    return as_specified(pod)
+            used = as_in_use(pod)
+    return specified if specified is not None and used is pod else as_specified(used)
 
 
 def as_specified(pod: Pod) -> PodRequests:
@@ -160,9 +161,10 @@ def _with_defaults(pod: Pod) -> Pod:
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """Return the host ports a pod occupies: main containers and sidecars, not plain init containers (12.7)."""
-    sidecars = (c for c in pod.spec.init_containers if c.restart_policy == "Always")
     ports: list[HostPort] = []
-    for container in (*pod.spec.containers, *sidecars):
+    for i, container in enumerate((*pod.spec.containers, *pod.spec.init_containers)):
+        if i >= len(pod.spec.containers) and container.restart_policy != "Always":
+            continue
         for port in container.ports:
             if port.host_port > 0:
                 ports.append((port.host_ip or ANY_IP, port.protocol or "TCP", port.host_port))
@@ -286,45 +288,61 @@ class PodInfo:
 
     `signature` caches the runner's identity of the row-pure part of its spec; `attempts` survives an unbind,
     because the pod's queue entry does not (kubelet-unbinding 7.2). `claims`: the volume claims it mounts,
-    without duplicates.
+    without duplicates. `spec` and `metadata` are the pod's.
     """
 
     __slots__ = (
         "_identity",
+        "_is_shown_otherwise",
+        "_specified",
         "_terms",
         "attempts",
         "claims",
         "key",
+        "metadata",
         "pod",
         "ports",
         "priority",
         "requests",
         "signature",
+        "spec",
         "uid",
     )
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: Pod, before: PodInfo | None = None) -> None:
+        """`before`: an earlier form of the same pod; what their spec and labels say alike is taken from it."""
         self.pod = pod
-        self.key: Key = pod.metadata.key
+        self.spec: PodSpec = pod.spec
+        self.metadata: ObjectMeta = pod.metadata
         self.uid: str = pod.metadata.uid
         self.priority: int = pod.spec.priority
-        self.requests: PodRequests = requests_of(pod)
-        self.ports: tuple[HostPort, ...] = host_ports(pod)
-        self.claims: tuple[Key, ...] = volume_claims(pod) if pod.spec.volumes else ()
         self.signature: int | None = None
         self.attempts = 0
         self._identity: Identity | None = None
-        self._terms: PodTerms | None = None
+        self._terms: PodTerms | None = NO_TERMS if pod.spec.affinity is None else None
+        self._is_shown_otherwise = False
+        if before is not None and not before._is_shown_otherwise and before.spec == pod.spec:
+            self._take_after(before)
+            return
+        self.key: Key = pod.metadata.key
+        self._specified = as_specified(pod)
+        self.requests: PodRequests = requests_of(pod, self._specified)
+        self.ports: tuple[HostPort, ...] = host_ports(pod)
+        self.claims: tuple[Key, ...] = volume_claims(pod) if pod.spec.volumes else ()
 
-    @property
-    def spec(self) -> PodSpec:
-        """The pod's spec."""
-        return self.pod.spec
+    def _take_after(self, before: PodInfo) -> None:
+        """Share what the equal spec says, and the identity when the metadata says the same."""
+        self.key, self.ports, self.claims, self._terms = before.key, before.ports, before.claims, before._terms
+        self._specified = before._specified
+        self.requests = requests_of(self.pod, self._specified)
+        was, now = before.metadata, self.metadata
+        if was.labels == now.labels and (was.deletion_timestamp is None) == (now.deletion_timestamp is None):
+            self._identity = before._identity
 
-    @property
-    def metadata(self) -> ObjectMeta:
-        """The pod's metadata."""
-        return self.pod.metadata
+    def show(self, pod: Pod) -> None:
+        """Show a newer form of the pod; what was computed stays as of the earlier one."""
+        self.pod, self.spec, self.metadata = pod, pod.spec, pod.metadata
+        self._is_shown_otherwise = True
 
     @property
     def identity(self) -> Identity:
@@ -341,6 +359,13 @@ class PodInfo:
         if self._terms is None:
             self._terms = terms_of(self.pod)
         return self._terms
+
+    def is_seen_like(self, other: PodInfo) -> bool:
+        """Whether selectors and other pods' terms meet the two forms of a pod alike."""
+        has_shared_terms = self._terms is not None and self._terms is other._terms
+        if not has_shared_terms and self.terms != other.terms:
+            return False
+        return (self._identity is not None and self._identity is other._identity) or self.identity == other.identity
 
     @property
     def unbind_count(self) -> int:

@@ -62,7 +62,7 @@ class GateReports:
 
     def on_bound(self, pod: Pod) -> None:
         """Take a pod that has a node: clear a report that its bind did not overwrite."""
-        if (call := self._reporter.clearing_call(pod)) is not None:
+        if self.rules.has_own_condition and (call := self._reporter.clearing_call(pod)) is not None:
             self.dispatcher.later(call)
 
     def on_group(self, change: Change[PodGroup]) -> None:

@@ -102,11 +102,13 @@ class Dispatcher:
 
     def sync(self, found: Pod | PodGroup) -> None:
         """Take a pod or a group as the watch shows it: changes it already has need not be written."""
-        self._settle(self._queue.sync(found))
+        if ended := self._queue.sync(found):
+            self._settle(ended)
 
     def drop(self, uid: str) -> None:
         """Drop the object's pending status: it is gone, was bound or unbound, or an attempt has a newer status."""
-        self._settle(self._queue.drop_status(uid))
+        if ended := self._queue.drop_status(uid):
+            self._settle(ended)
 
     async def run(self) -> None:
         """Make the calls as they become due, until cancelled; then every waiting caller gets an error."""

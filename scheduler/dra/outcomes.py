@@ -13,7 +13,7 @@ import numpy as np
 from scheduler.cache.columns import Columns, Mask
 from services.api.lru import LRU
 from services.dra.allocated_devices import Allocated
-from services.dra.allocator import Allocator, Outcome
+from services.dra.allocator import Allocator, Asked, Outcome
 from services.dra.pools import EVERY_NODE, Pool, Slices
 from services.dra.solution import Solution
 
@@ -32,6 +32,8 @@ class Remembered:
         self._pools: list[tuple[Pool, ...] | None] = []
         self.passed: Mask = np.zeros(0, bool)
         self.found: list[Outcome | None] = []
+        self.asked: Asked = []
+        """What the claims request; it names no claim."""
 
     def ask(self, allocator: Allocator, columns: Columns, alive: Mask) -> None:
         """Compute the missing outcomes of these rows; valid ones are kept. Raises: AllocationError."""
@@ -101,4 +103,5 @@ class Outcomes:
         if known is None:
             known = Remembered(self._slices, self._allocated)
             self._kinds.put(kind, known)
+        allocator.share_requests(known.asked)
         return known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from scheduler.cache.node_info import PodInfo
@@ -54,12 +54,10 @@ class Enabled:
 
     plugin: Any
     weight: int = 1
+    name: str = field(init=False, compare=False)
 
-    @property
-    def name(self) -> str:
-        """The plugin's name."""
-        name: str = self.plugin.name
-        return name
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.plugin.name)
 
 
 SortKey = Callable[[PodInfo, float], tuple[float, ...]]

@@ -184,7 +184,7 @@ class Runner:
                 status = plugin.pre_enqueue(pod)
             except Exception as error:
                 status = failure_of(error, "PreEnqueue", plugin.name)
-            if not status.is_success:
+            if status.code is not Code.SUCCESS:
                 return _of(status, plugin)
         return SUCCESS
 
@@ -325,9 +325,9 @@ class Runner:
         None if a plugin that is active in this cycle cannot sign. Call it after PreFilter; with `of_scores` also after
         PreScore.
         """
-        if any(name not in state.skip_filter for name in self._signing.unsigned_filters):
+        if not state.skip_filter.issuperset(self._signing.unsigned_filters):
             return None
-        if of_scores and any(name not in state.skip_score for name in self._signing.unsigned_scores):
+        if of_scores and not state.skip_score.issuperset(self._signing.unsigned_scores):
             return None
         signatures = tuple([plugin.sign(pod) for plugin in self._signing.signers])
         return None if None in signatures else signatures
@@ -410,7 +410,7 @@ class Runner:
             status = plugin.pre_score(state, pod, columns, mask)
             if status.code is Code.SKIP:
                 state.skip_score.add(plugin.name)
-            elif not status.is_success:
+            elif status.code is not Code.SUCCESS:
                 text = f'running PreScore plugin "{plugin.name}": {status.message}'
                 return known.ranked, Status(Code.ERROR, (text,), plugin.name)
         if not any(known.varies) and self._scores.other_names <= state.skip_score:
@@ -542,7 +542,7 @@ class Runner:
                 status = plugin.placement_feasible(group, progress)
             except Exception as error:
                 status = failure_of(error, "PlacementFeasible", plugin.name)
-            if not status.is_success:
+            if status.code is not Code.SUCCESS:
                 return _of(status, plugin)
         return SUCCESS
 

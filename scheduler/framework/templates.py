@@ -146,7 +146,7 @@ class Templates:
             if len(self._signatures) >= SIGNATURES_MAX:
                 self._signatures.clear()
                 self._remembered.clear()
-            key = tuple(p.row_signature(pod) for p in self._row_pure)
+            key = tuple([p.row_signature(pod) for p in self._row_pure])
             signature = self._signatures.get(key)
             if signature is None:
                 # Never a number twice: pods of before a clearing keep theirs.
@@ -180,7 +180,7 @@ class Templates:
         fits = node is not None
         if node is not None:
             for plugin in asked.filters:
-                if not plugin.filter(state, pod, node).is_success:
+                if plugin.filter(state, pod, node).code is not Code.SUCCESS:
                     fits = False
                     break
         known.mask[row] = fits

@@ -691,14 +691,24 @@ class DynamicResources:
             return queue_if(
                 old is not None and (old.status.allocation is not None or made_for(pod.pod, (old,)) is not None)
             )
-        if self._problem_of(pod.pod):
+        is_freed = old is not None and old.status.allocation is not None and new.status.allocation is None
+        # First what is quickly said: each claim is of one pod, and all pods that wait are asked about each.
+        if not is_freed and (old is not None and old.status == new.status):
             return Hint.SKIP
-        if old is not None and old.status.allocation is not None and new.status.allocation is None:
-            return Hint.QUEUE
-        names = {claim_name(pod.pod, wanted) for wanted in pod.spec.resource_claims}
-        if new.metadata.namespace != pod.key.namespace or new.metadata.name not in names:
+        if not is_freed and not self._names(pod, new):
             return Hint.SKIP
-        return queue_if(old is None or old.status != new.status)
+        return queue_if(not self._problem_of(pod.pod))
+
+    @staticmethod
+    def _names(pod: PodInfo, claim: ResourceClaim) -> bool:
+        """Whether the claim is one of the pod's."""
+        name = claim.metadata.name
+        if claim.metadata.namespace != pod.key.namespace:
+            return False
+        shown = pod.pod.status.resource_claim_statuses
+        if not shown:  # nothing was made for it yet: only a claim that its spec names
+            return name in [wanted.resource_claim_name for wanted in pod.spec.resource_claims]
+        return name in [claim_name(pod.pod, wanted) for wanted in pod.spec.resource_claims]
 
     def _after_pod_change(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
         return queue_if(new is not None and new.metadata.uid == pod.uid and not self._problem_of(new))

@@ -30,6 +30,8 @@ class Hints:
     def __init__(self, by_profile: Mapping[str, Mapping[str, Sequence[Registration]]]) -> None:
         self._by_profile = by_profile
         self._interest: dict[ClusterEvent, list[str]] = {}
+        self._matching: dict[ClusterEvent, dict[tuple[str, str], Sequence[Registration]]] = {}
+        """What each plugin of each profile registered for an event."""
         self.watch: Watch | None = None
         self._turns = Turns()
         self.said_by = ""
@@ -54,7 +56,20 @@ class Hints:
 
     def gate_cares(self, queued: QueuedPod, event: ClusterEvent) -> bool:
         """Whether the plugin that gates the pod registered for such an event."""
-        return any(event.matches(each.event) for each in self.registrations_of(queued, queued.gating_plugin))
+        return bool(self._matching_of(event, queued, queued.gating_plugin))
+
+    def _matching_of(self, event: ClusterEvent, queued: QueuedPod, plugin: str) -> Sequence[Registration]:
+        """Return what the plugin registered for such an event in the pod's profile."""
+        by_plugin = self._matching.get(event)
+        if by_plugin is None:
+            by_plugin = self._matching[event] = {}
+        key = queued.info.spec.scheduler_name, plugin
+        registered = by_plugin.get(key)
+        if registered is None:
+            registered = by_plugin[key] = [
+                each for each in self.registrations_of(queued, plugin) if event.matches(each.event)
+            ]
+        return registered
 
     def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
         """Return the event's effect on the pod."""
@@ -66,9 +81,7 @@ class Hints:
             is_pending = plugin in queued.pending_plugins
             if strategy is not Strategy.SKIP and not is_pending:
                 continue
-            for registration in self.registrations_of(queued, plugin):
-                if not event.matches(registration.event):
-                    continue
+            for registration in self._matching_of(event, queued, plugin):
                 if self._says_queue(registration, plugin, queued, event, old, new):
                     self.said_by = plugin
                     if is_pending:

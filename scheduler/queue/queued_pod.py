@@ -29,6 +29,7 @@ class QueuedPod:
     `moved_by` names the event that last moved it, `is_rescued` says that it was the periodic flush,
     `rescued_from` which plugins had rejected it before. `reported`: the PreEnqueue rejection that the pod's
     status shows, or soon will (KEP-5501); `gate_logged`: the plugin and message that the event log has last.
+    `key` and `uid` are the pod's: another form of the pod has the same.
     """
 
     info: PodInfo
@@ -51,16 +52,11 @@ class QueuedPod:
     traceparent: str = ""
     reported: str = ""
     gate_logged: tuple[str, str] = ("", "")
+    key: Key = field(init=False)
+    uid: str = field(init=False)
 
-    @property
-    def key(self) -> Key:
-        """`(namespace, name)`."""
-        return self.info.key
-
-    @property
-    def uid(self) -> str:
-        """The pod's uid."""
-        return self.info.uid
+    def __post_init__(self) -> None:
+        self.key, self.uid = self.info.key, self.info.uid
 
     @property
     def rejectors(self) -> set[str]:

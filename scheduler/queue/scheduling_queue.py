@@ -28,6 +28,7 @@ from scheduler.framework.events import (
     UNSCHEDULABLE_TIMEOUT,
     UNSCHEDULED_POD_ADD,
     UNSCHEDULED_POD_UPDATE,
+    WILDCARD,
     ClusterEvent,
     Registration,
 )
@@ -214,8 +215,8 @@ class SchedulingQueue:
 
     def pop(self, now: float) -> QueuedPod | None:
         """Return the next pod to try, now in flight, or None when there is nothing to do."""
-        queued, by = self._take(self._active), POPPED
-        if queued is None and self.pop_from_backoff:
+        queued, by = self._take(self._active) if self._active else None, POPPED
+        if queued is None and self.pop_from_backoff and self._backoff:
             queued, by = self._take(self._backoff), POP_FROM_BACKOFF.label
             if queued is not None:
                 self._count_incoming(Pool.ACTIVE, POP_FROM_BACKOFF)
@@ -268,7 +269,7 @@ class SchedulingQueue:
     ) -> int:
         """Wake the rejected pods that the event may help (and `only` admits); return how many."""
         interested = self._hints.interested_plugins(event)
-        if not interested and not event.is_wildcard:
+        if not interested and event.resource != WILDCARD:
             return 0
         watch = self._hints.watch if self._hints.watch is not None and self._events_turns.is_next() else None
         began = watch.now() if watch is not None else 0.0
@@ -326,7 +327,7 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """Move the pods that have waited long enough; call it at `next_deadline` or more often."""
         for heap in (self._backoff, self._error_backoff):
-            while True:
+            while heap:
                 queued = self._peek(heap)
                 if queued is None or self._backoff_of.is_backing_off(queued, now):
                     break
@@ -340,8 +341,10 @@ class SchedulingQueue:
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `flush` has work, if nothing else happens; None when never."""
-        first = (self._peek(heap) for heap in (self._backoff, self._error_backoff))
-        deadlines = [max(self._backoff_of.first_free(queued), now) for queued in first if queued is not None]
+        deadlines: list[float] = []
+        for heap in (self._backoff, self._error_backoff):
+            if heap and (queued := self._peek(heap)) is not None:
+                deadlines.append(max(self._backoff_of.first_free(queued), now))
         if self._unschedulable and self._next_leftover_flush is not None:
             deadlines.append(self._next_leftover_flush)
         return min(deadlines, default=None)
@@ -377,14 +380,14 @@ class SchedulingQueue:
 
     def _is_gated(self, queued: QueuedPod, event: ClusterEvent, now: float) -> bool:
         status = self.pre_enqueue(queued.info, queued.gating_plugin)
-        was_gated = bool(queued.gating_plugin)
-        queued.gating_plugin = "" if status.is_success else status.plugin
-        if not status.is_success:
+        was_gated, is_free = bool(queued.gating_plugin), status.is_success
+        queued.gating_plugin = "" if is_free else status.plugin
+        if not is_free:
             queued.unschedulable_plugins.add(status.plugin)
             self._to_unschedulable(queued, Pool.GATED, event)
-        if was_gated or queued.reported or not status.is_success:
+        if was_gated or queued.reported or not is_free:
             self._report_gate(queued, status, now)
-        return not status.is_success
+        return not is_free
 
     def _report_gate(self, queued: QueuedPod, status: Status, now: float) -> None:
         self.on_gate(queued, status, now)
@@ -434,8 +437,10 @@ class SchedulingQueue:
 
     def _report_move(self, queued: QueuedPod, pool: Pool, by: str) -> None:
         if self.on_move is not None:
-            rejectors = [queued.gating_plugin] if pool is Pool.GATED else sorted(queued.rejectors)
-            self.on_move(queued, pool, "+".join(rejectors) or by if pool in PARKED else by, self._hint)
+            if pool in PARKED:
+                rejectors = [queued.gating_plugin] if pool is Pool.GATED else sorted(queued.rejectors)
+                by = "+".join(rejectors) or by
+            self.on_move(queued, pool, by, self._hint)
 
     def _leave(self, queued: QueuedPod) -> None:
         if queued.pool in PARKED:

@@ -177,7 +177,7 @@ class DeferredPods:
             return
         queued = self.queue.get(pod.key)
         if queued is not None and queued.uid == pod.uid:
-            queued.info.pod = pod.pod
+            queued.info.show(pod.pod)
         before, known.desired_amounts = known.desired_amounts, desired_amounts
         if desired_amounts == before:
             return

@@ -8,7 +8,7 @@ Source: kubelet 9 (`network` gate); guarantees 7, FM-N1, FM-N3, FM-N5.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -275,12 +275,14 @@ class ObservedApi:
     def __init__(self, api: Api, gates: Gates) -> None:
         self._api, self._gates = api, gates
 
-    async def call(self, request: Request) -> Response:
+    def call(self, request: Request) -> Coroutine[Any, Any, Response]:
         """Return the answer. Raises: UnknownOutcome."""
-        if self._gates.on_call is None:
-            return await self._api.call(request)
+        return self._api.call(request) if self._gates.on_call is None else self._call_observed(request)
+
+    async def _call_observed(self, request: Request) -> Response:
         what = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
-        self._gates.on_call("before", what)
+        if self._gates.on_call is not None:
+            self._gates.on_call("before", what)
         response = await self._api.call(request)
         if self._gates.on_call is not None:
             self._gates.on_call("after", what)

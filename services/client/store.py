@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from services.api.errors import UNREADABLE
-from services.api.meta import Document, Key, ObjectMeta, View
+from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
 from services.client.statehash import MODULUS, version_summand
 from services.reconcile.controller import Change
 
@@ -175,8 +175,22 @@ class Store(Generic[V]):
             if len(_shared) > SHARED_MAX:
                 del _shared[next(iter(_shared))]
         old = self._views.get(key)
-        self._insert(key, old, new, rv, body)
-        self._notify(Change(old, new, rv, traceparent))
+        self._views[key] = new
+        self._rvs[key] = rv
+        self._versions.changed[key] = None
+        if self._keep_documents:
+            self._bodies[key] = body
+            self._states.changed[key] = None
+        self._namespaces.setdefault(key.namespace, {})[key] = new
+        before: tuple[OwnerReference, ...] = () if old is None else old.metadata.owner_references  # type: ignore[attr-defined]
+        after: tuple[OwnerReference, ...] = new.metadata.owner_references  # type: ignore[attr-defined]
+        if before != after:
+            self._move(key, [r.uid for r in before], [r.uid for r in after])
+        if self._tombstones:
+            self._tombstones.pop(key, None)
+        change = Change(old, new, rv, traceparent)
+        for handler in self._handlers:
+            handler(change)
 
     def remove(self, key: Key, rv: int, traceparent: str = "", *, final_state_unknown: bool = False) -> None:
         """Remove the object unless a newer state is held, and leave a tombstone.
@@ -191,7 +205,9 @@ class Store(Generic[V]):
         old = self._views.get(key)
         if old is not None:
             self._discard(key, old)
-            self._notify(Change(old, None, rv, traceparent, final_state_unknown))
+            change = Change(old, None, rv, traceparent, final_state_unknown)
+            for handler in self._handlers:
+                handler(change)
 
     def replace(self, items: Iterable[Item], rv: int) -> None:
         """Store exactly these objects as of `rv`; vanished ones are reported with final state unknown (C4).
@@ -258,24 +274,6 @@ class Store(Generic[V]):
         head = f"{self.kind}\0{key.namespace}\0{key.name}\0".encode()
         canonical = msgspec.json.encode(msgspec.json.decode(body), order="deterministic")
         return int.from_bytes(hashlib.sha256(head + canonical).digest(), "big")
-
-    def _notify(self, change: Change[V]) -> None:
-        for handler in self._handlers:
-            handler(change)
-
-    def _insert(self, key: Key, old: V | None, new: V, rv: int, body: bytes) -> None:
-        self._views[key] = new
-        self._rvs[key] = rv
-        self._versions.changed[key] = None
-        if self._keep_documents:
-            self._bodies[key] = body
-            self._states.changed[key] = None
-        self._namespaces.setdefault(key.namespace, {})[key] = new
-        before = meta_of(old).owner_references if old is not None else ()
-        after = meta_of(new).owner_references
-        if before != after:
-            self._move(key, [r.uid for r in before], [r.uid for r in after])
-        self._tombstones.pop(key, None)
 
     def _discard(self, key: Key, old: V) -> None:
         del self._views[key]

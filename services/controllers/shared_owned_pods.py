@@ -120,7 +120,9 @@ class OwnedPods:
         return [key]
 
     def _on_updated(self, old: Pod, new: Pod, listers: Listers) -> list[Key]:
-        before, after = self.owner(old, listers), self.owner(new, listers)
+        after = self.owner(new, listers)
+        has_same_owners = old.metadata.owner_references == new.metadata.owner_references
+        before = after if has_same_owners else self.owner(old, listers)
         # Only a deletion lowers anything: an unbind is a change without deletionTimestamp.
         if new.metadata.deletion_timestamp is not None and after is not None:
             self.expectations.deletion_observed(after, new.metadata.uid)

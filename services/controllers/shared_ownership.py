@@ -46,8 +46,10 @@ def is_owner(reference: OwnerReference | None, view: type[View]) -> bool:
 
 def owner_key(view: type[View], metadata: ObjectMeta) -> Key | None:
     """Return the key of the controlling object of that kind, or None."""
-    reference = metadata.controller
-    return Key(metadata.namespace, reference.name) if reference is not None and is_owner(reference, view) else None
+    reference = metadata.controller if metadata.owner_references else None
+    if reference is None or reference.kind != resource_of_view(view).kind or not is_owner(reference, view):
+        return None
+    return Key(metadata.namespace, reference.name)
 
 
 def is_alive(live: View | None, owner: Workload) -> bool:
@@ -140,6 +142,8 @@ class Orphans:
 
     def note(self, old: V | None, new: V | None) -> None:
         """Apply a change of an object."""
+        if old is not None and new is not None and old.metadata.owner_references == new.metadata.owner_references:
+            return  # whether it has a controller was noted when it came
         if new is not None and new.metadata.controller is None:
             self._keys.setdefault(new.metadata.namespace, {})[new.metadata.key] = None
         elif (gone := new or old) is not None:

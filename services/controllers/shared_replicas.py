@@ -7,17 +7,20 @@ Source: controllers 1.2 to 1.4 and 2; upstream `pkg/controller/replicaset/replic
 `pkg/controller/controller_utils.go`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.replicationcontroller import ReplicationController
 from services.api.meta import Document, Key, find_condition
 from services.api.resources import resource_of_view
+from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, Refusal, deletions
-from services.controllers.shared_ownership import changes_of, claim, is_alive, selector_of
-from services.controllers.shared_pods import PodsBy, available_in_s, in_deletion_order, is_ready, owner_unless_ended
+from services.controllers.shared_ownership import Claim, changes_of, claim, is_alive, selector_of
+from services.controllers.shared_pods import Count, OwnedCounts, available_in_s, in_deletion_order, is_ready
 from services.controllers.shared_switches import WorkloadSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Patch, Query, Result, earliest
@@ -41,6 +44,17 @@ class _Backoff:
     has_news: bool = False
 
 
+class _Numbers(NamedTuple):
+    """What the status says of the pods. `again_s`: seconds until the next ready pod becomes available."""
+
+    active: int
+    ready: int
+    available: int
+    labeled: int
+    ending: int
+    again_s: float | None = None
+
+
 class ReplicaSets:
     """The controller's memory and its reconcile function."""
 
@@ -49,7 +63,7 @@ class ReplicaSets:
         self._view = view
         self._waits_after_failures = switches.of(WorkloadSwitches).failed_backoff == "on"
         self.pods = OwnedPods(view)
-        self._unfinished = PodsBy(owner_unless_ended)
+        self._unfinished = OwnedCounts()
         self._backoffs: dict[Key, _Backoff] = {}
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
@@ -85,23 +99,40 @@ class ReplicaSets:
         query = Query(self._view, key)
         if orphans and query not in moment.live:
             return Result(refresh=(query,))
-        owned = [p for k in self._unfinished.of(replica_set.metadata.uid) if (p := pods.get(k)) is not None]
-        can_adopt = is_alive(moment.live.get(query), replica_set)
-        claims = claim(owned, orphans, replica_set, selector, can_adopt=can_adopt)
-        active = [pod for pod in claims.kept if pod.is_active]
+        claims = None
+        if orphans or not self._are_counted(replica_set, selector):
+            can_adopt = is_alive(moment.live.get(query), replica_set)
+            claims = claim(self._pods_of(replica_set, listers), orphans, replica_set, selector, can_adopt=can_adopt)
+        numbers = self._numbers(replica_set, claims, listers, moment.wall_s)
         events, refusal = self.pods.take_news(replica_set)
-        status, again_s = _status(replica_set, active, claims.kept, listers, refusal, moment.wall_s)
-        actions: list[Action | Batch] = [*events, *changes_of("pods", claims, replica_set), *status]
+        adoptions = changes_of("pods", claims, replica_set) if claims is not None else []
+        actions: list[Action | Batch] = [*events, *adoptions, *_status(replica_set, numbers, refusal, moment.wall_s)]
+        again_s = numbers.again_s
         if not is_ending and self.pods.expectations.are_satisfied(key, moment.now_s):
-            managed, later_s = self._manage(replica_set, active, listers, moment)
+            managed, later_s = self._manage(replica_set, claims, numbers.active, listers, moment)
             actions += managed
             again_s = earliest(again_s, later_s)
         return Result(tuple(actions), again_s)
 
+    def _are_counted(self, replica_set: Replicated, selector: Selector) -> bool:
+        """Whether the numbers kept say all: no pod is to be released, and ready is available at once."""
+        counts = self._unfinished.of(replica_set.metadata.uid)
+        return replica_set.spec.min_ready_seconds <= 0 and all(selector.matches(count.labels) for count in counts)
+
+    def _pods_of(self, replica_set: Replicated, listers: Listers) -> list[Pod]:
+        pods = listers.of(Pod)
+        return [p for k in self._unfinished.keys_of(replica_set.metadata.uid) if (p := pods.get(k)) is not None]
+
+    def _numbers(self, replica_set: Replicated, claims: Claim[Pod] | None, listers: Listers, wall_s: float) -> _Numbers:
+        labels = _template_labels(replica_set, listers)
+        if claims is None:
+            return _sum(self._unfinished.of(replica_set.metadata.uid), labels)
+        return _numbers_of(claims.kept, replica_set.spec.min_ready_seconds, labels, wall_s)
+
     def _manage(
-        self, replica_set: Replicated, active: list[Pod], listers: Listers, moment: Moment
+        self, replica_set: Replicated, claims: Claim[Pod] | None, active: int, listers: Listers, moment: Moment
     ) -> tuple[list[Action | Batch], float | None]:
-        key, missing = replica_set.metadata.key, replica_set.spec.replicas - len(active)
+        key, missing = replica_set.metadata.key, replica_set.spec.replicas - active
         if missing > 0:
             if wait_s := self._wait_s(key, moment.now_s):
                 return [], wait_s
@@ -114,7 +145,9 @@ class ReplicaSets:
             return [Batch(creates)], REJECTED_AGAIN_S
         if missing < 0:
             ranks = _siblings_by_node(replica_set, listers)
-            victims = in_deletion_order(active, ranks, moment.wall_s)[: min(-missing, BURST)]
+            kept = claims.kept if claims is not None else self._pods_of(replica_set, listers)
+            alive = [pod for pod in kept if pod.is_active]
+            victims = in_deletion_order(alive, ranks, moment.wall_s)[: min(-missing, BURST)]
             uids = [pod.metadata.uid for pod in victims]
             self.pods.expectations.expect(key, deletions=uids, now_s=moment.now_s)
             return deletions(replica_set, victims), None
@@ -162,40 +195,60 @@ def _pod_of(replica_set: Replicated, listers: Listers) -> Document | None:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec", {})}
 
 
-def _status(
-    replica_set: Replicated,
-    active: list[Pod],
-    claimed: tuple[Pod, ...],
-    listers: Listers,
-    refusal: Refusal | None,
-    wall_s: float,
-) -> tuple[list[Patch], float | None]:
-    """Return the status write if anything differs, and when the next ready pod becomes available."""
-    min_ready_s = replica_set.spec.min_ready_seconds
+def _numbers_of(pods: Iterable[Pod], min_ready_s: int, labels: dict[str, str], wall_s: float) -> _Numbers:
+    """Return the numbers of these pods, by a look at each."""
+    kept = tuple(pods)
+    active = [pod for pod in kept if pod.is_active]
     waits = [w for pod in active if (w := available_in_s(pod, min_ready_s, wall_s)) is not None]
-    again_s = min((wait for wait in waits if wait > 0), default=None)
-    document = listers.of(type(replica_set)).document(replica_set.metadata.key) if active else None
+    return _Numbers(
+        len(active),
+        len(waits),
+        waits.count(0),
+        len([pod for pod in active if labels.items() <= pod.metadata.labels.items()]),
+        len([pod for pod in kept if pod.metadata.deletion_timestamp is not None and not pod.is_terminal]),
+        min((wait for wait in waits if wait > 0), default=None),
+    )
+
+
+def _sum(counts: list[Count], labels: dict[str, str]) -> _Numbers:
+    """Return the sum of numbers that were kept, where each ready pod is available."""
+    active = ready = labeled = ending = 0
+    for count in counts:
+        active += count.active
+        ready += count.ready
+        ending += count.ending
+        if labels.items() <= count.labels.items():
+            labeled += count.active
+    return _Numbers(active, ready, ready, labeled, ending)
+
+
+def _template_labels(replica_set: Replicated, listers: Listers) -> dict[str, str]:
+    document = listers.of(type(replica_set)).document(replica_set.metadata.key)
     template = (document or {}).get("spec", {}).get("template", {})
-    labels: dict[str, str] = (template.get("metadata") or {}).get("labels") or {}
+    found: dict[str, str] = (template.get("metadata") or {}).get("labels") or {}
+    return found
+
+
+def _status(replica_set: Replicated, numbers: _Numbers, refusal: Refusal | None, wall_s: float) -> list[Patch]:
+    """Return the status write if anything differs."""
     status: Document = {
-        "replicas": len(active),
-        "fullyLabeledReplicas": len([pod for pod in active if labels.items() <= pod.metadata.labels.items()]),
-        "readyReplicas": len(waits),
-        "availableReplicas": waits.count(0),
+        "replicas": numbers.active,
+        "fullyLabeledReplicas": numbers.labeled,
+        "readyReplicas": numbers.ready,
+        "availableReplicas": numbers.available,
         "observedGeneration": replica_set.metadata.generation,
     }
     if isinstance(replica_set, ReplicaSet):
-        ending = [p for p in claimed if p.metadata.deletion_timestamp is not None and not p.is_terminal]
-        status["terminatingReplicas"] = len(ending)
+        status["terminatingReplicas"] = numbers.ending
     old = replica_set.status
     failure = find_condition(old.conditions, "ReplicaFailure")
     is_same_failure = failure is None if refusal is None else failure is not None and failure.reason == refusal[0]
     if is_same_failure and not writes.differing(old, status):
-        return [], again_s
+        return []
     if not is_same_failure:
         listed = conditions.as_documents(old.conditions)
         conditions.remove(listed, "ReplicaFailure")
         if refusal is not None:
             listed.append(conditions.new("ReplicaFailure", "True", *refusal, wall_s))
         status["conditions"] = listed
-    return [writes.status(resource_of_view(type(replica_set)).name, replica_set, status)], again_s
+    return [writes.status(resource_of_view(type(replica_set)).name, replica_set, status)]

@@ -31,6 +31,8 @@ INVALID_POOLS: Final = "invalid resource pools were encountered"
 NO_DEVICES: Final = "cannot allocate all claims"
 _DEFAULTS: Final = Features()
 Outcome = Solution | str
+Asked = list[list[tuple[RequestOption, ...]]]
+"""What each claim requests: one entry a request, with its alternatives."""
 
 
 class Allocator:
@@ -54,7 +56,7 @@ class Allocator:
         self.tries_max = tries_max
         self.known_counters: Available = {}
         self._classes = classes
-        self._asked: list[list[tuple[RequestOption, ...]]] = []
+        self._asked: Asked = []
         self._outcomes: dict[int, tuple[tuple[Pool, ...], Outcome]] = {}
 
     @cached_property
@@ -101,6 +103,10 @@ class Allocator:
                 empty = "empty constraint (unsupported constraint type?)"
                 raise AllocationError(f"claim {claim.metadata.key}, constraint #{index}: {empty}")
         return wanted
+
+    def share_requests(self, asked: Asked) -> None:
+        """Use, and complete, what allocators of the same kind found that their claims request."""
+        self._asked = asked
 
     def asked_by(self, place: int) -> list[tuple[RequestOption, ...]]:
         """Return the requests of the claim at that place, one entry per request. Raises: AllocationError."""

@@ -27,4 +27,8 @@ class Changes(Generic[T]):
         count = self.mark - mark
         if count > len(self._latest):
             return None
-        return list(islice(self._latest, len(self._latest) - count, None)) if count else []
+        if not count:
+            return []
+        latest = list(islice(reversed(self._latest), count))  # from the end: most readers missed a few of thousands
+        latest.reverse()
+        return latest

@@ -24,8 +24,11 @@ def claim_name(pod: Pod, wanted: PodResourceClaim) -> str | None:
 
 def claim_keys(pod: Pod) -> list[Key]:
     """Return the keys of the pod's existing claims, without duplicates, in the pod's order."""
-    names = (claim_name(pod, wanted) for wanted in pod.spec.resource_claims)
-    return list(dict.fromkeys(Key(pod.metadata.namespace, name) for name in names if name))
+    namespace, found = pod.metadata.namespace, dict[Key, None]()
+    for wanted in pod.spec.resource_claims:
+        if name := claim_name(pod, wanted):
+            found[Key(namespace, name)] = None
+    return list(found)
 
 
 def problem_of(pod: Pod, find: FindClaim, group: PodGroup | None = None) -> str:

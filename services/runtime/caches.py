@@ -41,6 +41,8 @@ class Caches(Listers):
         self._progress: list[Callable[[], None]] = []
         self._run: Callable[[Informer[Any]], asyncio.Task[None]] | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._were_complete = False
+        """Every informer has taken its kind's state; none loses it, so that only a new one changes this."""
         self._apart: dict[tuple[str, str], Informer[AnyObject]] = {}
         self._api_of = seams.transport.api
         if AnyObject in views:
@@ -66,7 +68,9 @@ class Caches(Listers):
     @property
     def are_complete(self) -> bool:
         """Whether each informer has taken its kind's state."""
-        return all(informer.has_synced for informer in self.by_resource.values())
+        if not self._were_complete:
+            self._were_complete = all(informer.has_synced for informer in self.by_resource.values())
+        return self._were_complete
 
     def start(self, run: Callable[[Informer[Any]], asyncio.Task[None]]) -> None:
         """Run every existing informer, and later those of newly defined kinds."""
@@ -92,6 +96,7 @@ class Caches(Listers):
         assert self._any is not None, "definitions are followed for AnyObject alone"
         informer = self._informer_of(AnyObject, resource=resource, keep_documents=False)
         self.by_resource[resource.name] = informer
+        self._were_complete = False
         self._any.sources.append((resource, informer))
         for handler in self._any_handlers:
             informer.on_change(_as_any_change(resource, handler))

@@ -19,12 +19,12 @@ from lab.scenarios.script.verbs import VERBS
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
-    "apiserver_fake": 1250,
-    "kubelet": 1031,
-    "scheduler": 669,
-    "services/controllers": 811,
-    "services/client": 849,
-    "services/reconcile": 207,
+    "apiserver_fake": 1964,
+    "kubelet": 830,
+    "scheduler": 451,
+    "services/controllers": 303,
+    "services/client": 435,
+    "services/reconcile": 205,
     "services/telemetry": 240,
 }
 SCENARIO = """# The cost of pods
