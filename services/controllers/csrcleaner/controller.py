@@ -36,10 +36,10 @@ def _expiry(certificate: str) -> list[float]:
     from cryptography import x509
 
     try:
-        found = x509.load_pem_x509_certificate(base64.b64decode(certificate))
+        leaf = x509.load_pem_x509_certificate(base64.b64decode(certificate))
     except ValueError:
         return []
-    return [found.not_valid_after_utc.timestamp()]
+    return [leaf.not_valid_after_utc.timestamp()]
 
 
 def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
