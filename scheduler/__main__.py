@@ -2,9 +2,11 @@
 
 import services.runtime.lean  # noqa: F401, I001  before the others
 
+import importlib
 from functools import partial
 
 from scheduler.config import SchedulerConfig
+from scheduler.configuration.plugins import plugins
 from scheduler.extenders.extended_cycle import ExtenderTransport
 from scheduler.wiring import build
 from services.api.seams import Tracer
@@ -16,6 +18,12 @@ def _to_extenders(tracer: Tracer) -> ExtenderTransport:
     from scheduler.extenders.http import HttpTransport
 
     return HttpTransport(tracer)
+
+
+def load() -> None:
+    """Import what a scheduler opens while it starts."""
+    importlib.import_module("services.client.rpc")
+    plugins()
 
 
 if __name__ == "__main__":

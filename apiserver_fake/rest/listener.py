@@ -31,7 +31,7 @@ TLS_BUFFER_BYTES: Final = 32 << 10
 """Read buffer of asyncio per TLS connection, in bytes, in place of 256 KiB: most connections are idle."""
 SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 SAID_S: Final = 60.0
-"""Minimum seconds between log lines about a shortage of descriptors."""
+"""Minimum seconds between log lines about a shortage of descriptors, and between those about a limit."""
 
 
 class Listener:
@@ -56,7 +56,7 @@ class Listener:
         self._addresses: dict[asyncio.BaseProtocol, str] = {}
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._said_s = -SAID_S
+        self._said_s = self._limit_said_s = -SAID_S
         if tls is not None:
             sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
         self.pauses = 0
@@ -119,6 +119,20 @@ class Listener:
                 self._own(loop.create_task(self._connect(connection, address)))
             else:
                 connection.close()
+                self._tell_of_limit(address)
+
+    def _tell_of_limit(self, address: str) -> None:
+        """Log that a connection was closed for a limit, once a minute: its client sees no more than a reset."""
+        now_s = self._clock.now()
+        if now_s - self._limit_said_s < SAID_S:
+            return
+        self._limit_said_s = now_s
+        count = self.count
+        is_total = count.total >= count.most
+        limit_of, open_now = ("the server", count.total) if is_total else ("the address", count.of(address))
+        log.warning(
+            "rest.connections_refused", address=address, limit_of=limit_of, connections=open_now, refused=count.refused
+        )
 
     async def _pause(self, why: str) -> None:
         self.pauses += 1

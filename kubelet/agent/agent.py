@@ -139,7 +139,8 @@ class Agent(NodeShell):
         delay_s = REGISTER_RETRY_MIN_S
         while True:
             try:
-                await self._register()
+                async with self.host.registering:
+                    await self._register()
                 break
             except (ApiError, UnknownOutcome) as error:
                 log.warning("node.registration_failed", node=self.name, reason=str(error), backoff_s=delay_s)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kubelet.agent.kwok_watch import KwokWatch
 
 TICK_S = 5.0
+REGISTERING_MAX = 128
 RESOURCE_METRICS = "/metrics/resource"
 RESOURCE_METRICS_PATH = "metrics.k8s.io/resource-metrics-path"
 """The Node annotation that gives metrics-server (0.7 and later) another path than the kubelet's own."""
@@ -74,6 +75,8 @@ class Host:
         self.files = NodeFiles(seams.disk, config.static_pods, definitions)
         self._definitions = definitions
         self.agents: list[Tenant] = []
+        self.registering = asyncio.Semaphore(REGISTERING_MAX)
+        """Held by a node while it registers. More at once wait in the API server until their attempts time out."""
         self.make: Callable[[int], Tenant] = lambda place: self.agents[place]
         """Makes the node of that place anew."""
         self.power = Power(

@@ -12,7 +12,6 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 from scheduler.entry import Handle, PluginEntry
@@ -111,6 +110,9 @@ def known_plugins(named: Sequence[str] = ()) -> dict[str, PluginEntry]:
 
 
 def _installed_plugins() -> Iterator[tuple[str, Any]]:
+    # Only here: a scheduler without a configuration file never looks at packages.
+    from importlib.metadata import entry_points
+
     for point in sorted(entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
         package = point.dist.name if point.dist is not None else "an unnamed package"
         origin = f"entry point {point.name} = {point.value} of {package}"

@@ -13,7 +13,6 @@ from services.api.seams import Component, Seams
 from services.controllers.config import ControllersConfig
 from services.kwok.documents import STAGE
 from services.reconcile.controller import Registration, Sign
-from services.runtime.certificates import authority_of
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.manager import Beside, Manager
 
@@ -61,6 +60,9 @@ def _signer(config: ControllersConfig) -> Sign | None:
     certificate, key = config.cluster_signing_cert_file, config.cluster_signing_key_file
     if not certificate and not key:
         return None
+    # Only here: a manager that signs nothing need not load what reads certificates.
+    from services.runtime.certificates import authority_of
+
     try:
         authority = authority_of(Path(certificate), Path(key))
     except (OSError, ValueError) as error:

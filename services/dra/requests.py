@@ -21,7 +21,6 @@ from services.api.kinds.resourceclaim import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from services.cel.device_selectors import AttributeMissing, Selector, SelectorError, SelectorFailure, compile_selector
 from services.dra.capacity import Consumption, consumption_of
 from services.dra.features import Features
 from services.dra.pools import Candidate, Content
@@ -51,11 +50,14 @@ class Selectors:
         return found
 
     def _ask(self, content: Content) -> "bool | Failure":
+        # Only here: a scheduler whose claims select nothing need not load CEL.
+        from services.cel.device_selectors import AttributeMissing, SelectorError, SelectorFailure, compile_selector
+
         for is_class, expressions in ((True, self.of_class), (False, self.of_request)):
             for index, expression in enumerate(expressions):
                 kind = "compile"
                 try:
-                    selector: Selector = compile_selector(expression)
+                    selector = compile_selector(expression)
                     kind = "runtime"
                     if not selector(content.driver, content.device):
                         return False

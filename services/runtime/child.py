@@ -6,9 +6,9 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -64,6 +64,42 @@ _MEANINGS = {
 }
 
 
+class Running(Protocol):
+    """A process of the kernel, as `asyncio.subprocess.Process` is one; None is the exit code of a living one."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, or the negative number of the signal that ended it."""
+        ...
+
+    async def wait(self) -> int:
+        """Wait for its end and return its exit code."""
+        ...
+
+    def send_signal(self, signal: int) -> None:
+        """Send it a signal."""
+        ...
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        ...
+
+    def kill(self) -> None:
+        """End it by force."""
+        ...
+
+
+Fork = Callable[[str, Sequence[str], Mapping[str, str], int], Awaitable[Running | None]]
+"""Function of a module, its arguments, its environment and the descriptor of its log, that starts a process; its
+result is None if the module has to be executed.
+"""
+
+
 class Child:
     """One supervised process: its command line and its state. `resource`: trace attributes of the process.
 
@@ -75,7 +111,9 @@ class Child:
     ) -> None:
         self.name, self.arguments, self.log, self.ready_file = name, arguments, log, ready_file
         self._resource = resource or {}
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: Running | None = None
+        self.fork: Fork | None = None
+        """How its next lives are forked; None: each is executed."""
         self.keeper: asyncio.Task[None] | None = None
         self.ports: dict[str, int] = {}
         self.is_ready = False
@@ -126,19 +164,25 @@ class Child:
         module = MODULES.get(component, component)
         with _open_log(self.log) as log:
             self._log_start = log.tell()
-            self.process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                module,
-                *self.arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self.environment(os.environ),
-                # A Ctrl-C on the terminal is for us: we stop them, in order.
-                start_new_session=True,
-            )
+            environment = self.environment(os.environ)
+            process: Running | None = None
+            if self.fork is not None:
+                process = await self.fork(module, self.arguments, environment, log.fileno())
+            if process is None:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    module,
+                    *self.arguments,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    # A Ctrl-C on the terminal is for us: we stop them, in order.
+                    start_new_session=True,
+                )
+            self.process = process
         self.started_at = clock.now()
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ import structlog
 from services.client.rpc import RpcTransport
 from services.runtime import credentials, rotation
 from services.runtime.child import Child
-from services.runtime.components import CLAIM_CONTROLLER, SIMULATOR_API, component_of
+from services.runtime.components import CLAIM_CONTROLLER, MODULES, SIMULATOR_API, component_of
 from services.runtime.config import MeshError
 from services.runtime.control import ControlServer
 from services.runtime.faults.breaking import Breaking
@@ -27,6 +27,7 @@ from services.runtime.mesh.command_lines import CommandLines, faults_file, free_
 from services.runtime.mesh.hosts import SCALED, SCALED_FILE, SCALED_PREFIX, scaled_nodes
 from services.runtime.mesh.identities import MeshIdentities
 from services.runtime.mesh.keeper import ProcessKeeper
+from services.runtime.mesh.nursery import Nursery
 from services.runtime.mesh.options import TELEMETRY_FOLDERS, MeshOptions
 from services.runtime.mesh_directory import (
     RUN_FOLDER,
@@ -73,6 +74,7 @@ class Supervisor:
         self._lock_fd = lock_fd
         self._tasks: list[asyncio.Task[None]] = []
         self._identities: MeshIdentities | None = None
+        self._nursery: Nursery | None = None
         self._is_ready = False
         self._state_error = ""
         self._restarting = asyncio.Lock()
@@ -95,6 +97,7 @@ class Supervisor:
         """
         try:
             identities = self._prepare()
+            self._nursery = Nursery(self._modules())
             lines = self._lines
             self._control = ControlServer(self._data, self._answer)
             await self._control.start()
@@ -125,6 +128,7 @@ class Supervisor:
             if self._options.simulator_api is not None:
                 simulator = self._add(SIMULATOR_API, lines.simulator(self._options.simulator_api))
                 await self._keeper.start_all([simulator])
+            await self._close_nursery()
             self._is_ready = True
             self._write_state()
             self._tasks.append(asyncio.create_task(self._keep_state()))
@@ -147,6 +151,7 @@ class Supervisor:
             self._event_file = None
         for child in self.children.values():
             child.is_wanted = False
+        await self._close_nursery()
         last = ("apiserver", "etcd")
         others = [child for child in reversed(self.children.values()) if component_of(child.name) not in last]
         # Kubelets and controllers may send their final writes to a server that still listens.
@@ -346,9 +351,26 @@ class Supervisor:
             ready_file(self._data, name),
             self._options.resource,
         )
+        child.fork = self._nursery.spawn if self._nursery is not None else None
         if name not in self._options.without:
             self.children[name] = child
         return child
+
+    def _modules(self) -> frozenset[str]:
+        """Return the modules that the processes of the start run."""
+        options = self._options
+        has_nodes = options.nodes or options.definitions or (scaled_nodes(self._data) or b"[]") != b"[]"
+        names = ["apiserver", "controllers", CLAIM_CONTROLLER, *(each.name for each in options.schedulers.processes())]
+        names += ["kubelet"] if has_nodes else []
+        return frozenset(MODULES[component_of(name)] for name in names if name not in options.without)
+
+    async def _close_nursery(self) -> None:
+        """End the process that the mesh was forked from: later lives are executed with the sources as they are then."""
+        for child in self.children.values():
+            child.fork = None
+        if self._nursery is not None:
+            nursery, self._nursery = self._nursery, None
+            await nursery.close()
 
     async def _keep_state(self) -> None:
         """Write the state file every two seconds, and keep events, spans and logs within their total limit."""

@@ -10,11 +10,18 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
 PS_MAX_S = 5.0
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+LINE_BYTES_MAX = 4096
+"""Length up to which Linux shows a command line that a process has set itself."""
+_ARG_START, _ARG_END = 45, 46
+"""Places in `/proc/self/stat` behind the name, of the addresses of the command line."""
 
 
 def boot_id() -> str:
@@ -61,6 +68,30 @@ def end_with_parent() -> None:
     with_prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     if with_prctl is not None:
         with_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def can_adopt() -> bool:
+    """Whether this process can become the parent of orphans among its descendants, and wait for them."""
+    return hasattr(os, "pidfd_open") and PROC.exists()
+
+
+def adopt_orphans(is_wanted: bool) -> None:
+    """Let this process become the parent of its descendants' orphans, or let them have none of ours; Linux only."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(is_wanted), 0, 0, 0)
+
+
+def rename_process(words: Sequence[str]) -> None:
+    """Show these words, with spaces between, as the command line of this process, as far as it has space for them.
+
+    Only Linux can. A line that does not end with a zero is taken by its kernel for one that was set so.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        fields = (PROC / "self" / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        start, size = int(fields[_ARG_START]), int(fields[_ARG_END]) - int(fields[_ARG_START])
+        line = os.fsencode(" ".join(words))[: min(size, LINE_BYTES_MAX) - 2]
+        with (PROC / "self" / "mem").open("r+b", buffering=0) as memory:
+            memory.seek(start)
+            memory.write(line.ljust(size - 1, b"\0") + b" ")
 
 
 class ShortFolder:

@@ -4,7 +4,6 @@ A trace crosses process borders in one form, W3C's `traceparent` (`00-<trace>-<s
 and in the watch event's envelope, so nothing else is needed on either.
 """
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -40,6 +39,9 @@ _HEX = frozenset("0123456789abcdef")
 
 def service_attributes() -> dict[str, Attribute]:
     """Return the resource attributes that all of keplab's processes have."""
+    # Only here: few processes export spans to others, and what reads the packages takes each 10 ms to import.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         release = {"service.version": version("keplab")}
     except PackageNotFoundError:

@@ -12,8 +12,8 @@ from importlib.resources import files
 from typing import Any
 
 import msgspec
-import yaml
 
+from services.api.documents import yaml_text
 from services.api.errors import AlreadyExists
 from services.api.meta import Document
 from services.api.resources import resource_of_kind
@@ -39,7 +39,7 @@ FRONT_PROXY = {
 @cache
 def standing_objects() -> tuple[Document, ...]:
     """Return the objects that are the same in every cluster; they are shared and must not be changed."""
-    found = yaml.safe_load(files("apiserver_fake.registry.controlplane").joinpath("cluster_objects.yaml").read_text())
+    found = yaml_text.load(files("apiserver_fake.registry.controlplane").joinpath("cluster_objects.yaml").read_bytes())
     return tuple(_level(each) if "level" in each else _flow(each) if "flow" in each else each for each in found)
 
 

@@ -7,8 +7,6 @@ time. Source: upstream `pkg/controller/certificates/cleaner/cleaner.go`.
 
 import base64
 
-from cryptography import x509
-
 from services.api.kinds.certificatesigningrequest import APPROVED, DENIED, FAILED, REQUESTS, CertificateSigningRequest
 from services.api.meta import Key, find_condition
 from services.api.times import seconds_of
@@ -34,11 +32,14 @@ def due_s(request: CertificateSigningRequest) -> float | None:
 
 def _expiry(certificate: str) -> list[float]:
     """Return when the certificate is not valid any more; [] for what is none."""
+    # Only here: most meshes sign no certificates.
+    from cryptography import x509
+
     try:
-        found = x509.load_pem_x509_certificate(base64.b64decode(certificate))
+        leaf = x509.load_pem_x509_certificate(base64.b64decode(certificate))
     except ValueError:
         return []
-    return [found.not_valid_after_utc.timestamp()]
+    return [leaf.not_valid_after_utc.timestamp()]
 
 
 def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:

@@ -3,6 +3,8 @@
 import asyncio
 import ssl
 
+from structlog.testing import capture_logs
+
 from apiserver_fake.rates import Count
 from apiserver_fake.rest.listener import Listener
 from services.runtime.certificates import authority
@@ -41,6 +43,29 @@ def test_a_handshake_takes_a_turn_once_its_client_has_spoken(tmp_path):
 
     assert [0] == silent_turns
     assert CLIENTS <= len(turns)
+
+
+def test_a_limit_is_logged_once_a_minute(tmp_path):
+    async def turn():
+        await asyncio.sleep(0)
+
+    async def scenario():
+        listener = Listener(asyncio.Protocol, Count(1_000, 2), RealClock(), None, 10.0, turn)
+        port = await listener.open("127.0.0.1", 0)
+        pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        ends = [await reader.read() for reader, _ in pairs[2:]]
+        for _, writer in pairs:
+            writer.close()
+        await listener.close()
+        return ends
+
+    with capture_logs() as lines:
+        ends = asyncio.run(scenario())
+
+    assert [b""] * 3 == ends
+    assert [("rest.connections_refused", "127.0.0.1", "the address", 2, 1)] == [
+        (line["event"], line["address"], line["limit_of"], line["connections"], line["refused"]) for line in lines
+    ]
 
 
 def server_context(folder):
