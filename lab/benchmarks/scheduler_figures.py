@@ -3,11 +3,10 @@
 Each run has an interpreter of its own, so that none inherits another's memory.
 """
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
 from lab.benchmarks.algorithm import bench_algorithm
+from lab.benchmarks.own_interpreter import in_own_interpreter
 from lab.benchmarks.report import Run
 from lab.benchmarks.result import SchedulerBench
 from lab.benchmarks.scheduler_mesh import bench_scheduler_mesh
@@ -68,8 +67,7 @@ QUICK_RUNS: Final = (
 
 def bench(run: Run) -> SchedulerBench:
     """Measure one run in an interpreter of its own. Raises: TooSlow."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_bench, run).result()
+    return in_own_interpreter(_bench, run)
 
 
 def _bench(run: Run) -> SchedulerBench:
