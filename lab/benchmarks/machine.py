@@ -4,8 +4,11 @@ import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from lab.scenarios.revision import revision
+
+COMMIT_DIGITS: Final = 12
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,10 @@ class Machine:
 
 def this_machine(cpuinfo: Path = Path("/proc/cpuinfo")) -> Machine:
     """Return what this process runs on."""
-    return Machine(_processor(cpuinfo), len(os.sched_getaffinity(0)), platform.python_version(), revision().text)
+    code = revision()
+    commit = "+".join(filter(None, (code.commit[:COMMIT_DIGITS], code.changes)))
+    name = commit or f"version {code.version}"
+    return Machine(_processor(cpuinfo), len(os.sched_getaffinity(0)), platform.python_version(), name)
 
 
 def _processor(cpuinfo: Path) -> str:

@@ -22,8 +22,8 @@ SMALL, LARGE = 500, 15_000
 INTRODUCTION = """\
 # Benchmarks
 
-One run of `{command}` on {machine}, {date}, Python {python}, revision {revision}. Everything ran on that machine at
-once: the mesh's processes and the program that made the load.{warning}
+One run of `{command}` on {machine}, {date}, Python {python}, revision {revision}.
+Everything ran on that machine at once: the mesh's processes and the program that made the load.{warning}
 
 | Figure | Value | Units | Aim | Before |
 |---|---:|---:|---|---:|
