@@ -14,16 +14,16 @@ from statistics import median
 
 import click
 
-from lab.benchmarks import reliability_figures, scheduler_figures
-from lab.benchmarks.aims import last_figures, read_aims
 from lab.benchmarks.allocator import bench_allocator
 from lab.benchmarks.apiserver import bench_fan_out, bench_start
 from lab.benchmarks.cel import bench_cel
 from lab.benchmarks.kubelet_host import HOST, bench_kubelet_host
-from lab.benchmarks.machine import this_machine
 from lab.benchmarks.mesh import BenchResult, bench_mesh
-from lab.benchmarks.own_interpreter import in_own_interpreter
-from lab.benchmarks.report import LARGE, SMALL, Figures, Part, growth, write
+from lab.benchmarks.reporting import reliability_figures, scheduler_figures
+from lab.benchmarks.reporting.aims import last_figures, read_aims
+from lab.benchmarks.reporting.machine import this_machine
+from lab.benchmarks.reporting.own_interpreter import in_own_interpreter
+from lab.benchmarks.reporting.report import LARGE, SMALL, Figures, Part, growth, write
 from lab.benchmarks.rest import bench_rest
 from lab.benchmarks.running_mesh import LOAD
 from lab.benchmarks.simulation import bench_simulation
@@ -91,7 +91,7 @@ def _show(figures: Figures) -> None:
         click.echo(f"{'all of: ' + part.name:<58} {times}")
     for row in figures.aims.rows:
         if row.what:
-            click.echo(f"{row.what:<58} not measured; aim {'≤' if row.at_least is None else '≥'} {row.bound:g}")
+            click.echo(f"{row.what:<58} not measured; aim {'≤' if row.at_least is None else '≥'} {row.limit:g}")
 
 
 def measure(say: Say, *, is_quick: bool = False) -> Figures:

@@ -235,7 +235,7 @@ class Algorithm:
         began = time.perf_counter()
         profile = core.profiles.of(info)
         result = profile.cycle.schedule(info, now)
-        self.evaluated_total += _evaluated(result)
+        self.evaluated_total += _evaluation_count(result)
         if not isinstance(result, ScheduleResult):
             self.unschedulable_total += 1
             self._observe(
@@ -312,7 +312,7 @@ class Algorithm:
                 self.delete_pod(victim.pod)
 
 
-def _evaluated(result: Result) -> int:
+def _evaluation_count(result: Result) -> int:
     """Return the number of nodes on which filters judged a pod."""
     if isinstance(result, ScheduleResult):
         return result.evaluated

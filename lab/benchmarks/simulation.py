@@ -190,13 +190,13 @@ def bench_simulation(
     text = lives_text(nodes, pods, gangs, seed) if is_lives else runaway_text()
     scenario = read_scenario(text, load)
     # What is imported, or remembered for the life of a process, is not what a pod costs.
-    _simulated(read_scenario(lives_text(1, 1), "warm-up"), _Meter(1, progress), seed, is_lives=True)
+    _simulate_load(read_scenario(lives_text(1, 1), "warm-up"), _Meter(1, progress), seed, is_lives=True)
     meter, calls = _Meter(pods, progress), _Calls()
     began, cpu = time.perf_counter(), time.process_time()
     if counts_calls:
         sys.setprofile(calls.note)
     try:
-        result = _simulated(scenario, meter, seed, is_lives=is_lives)
+        result = _simulate_load(scenario, meter, seed, is_lives=is_lives)
     finally:
         if counts_calls:
             sys.setprofile(None)
@@ -225,7 +225,7 @@ def bench_simulation(
     )
 
 
-def _simulated(scenario: Scenario, meter: _Meter, seed: int, *, is_lives: bool) -> RunResult:
+def _simulate_load(scenario: Scenario, meter: _Meter, seed: int, *, is_lives: bool) -> RunResult:
     result = simulate(
         scenario,
         seed=seed,

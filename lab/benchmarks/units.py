@@ -15,24 +15,19 @@ PIECES_MIN: Final = 5
 """Least number of pieces behind a figure; a run too short for that many is measured afterwards."""
 
 
-def _documents() -> list[bytes]:
-    """Return the documents of one unit, about 250 bytes each."""
-    return [
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": f"pod-{number:04d}", "namespace": "default", "labels": {"app": "web"}},
-                "spec": {"nodeName": f"node-{number:04d}", "containers": [{"name": "main", "image": "pause:3.10"}]},
-                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-            },
-            separators=(",", ":"),
-        ).encode()
-        for number in range(DOCUMENTS)
-    ]  # fmt: skip
+def _document(number: int) -> bytes:
+    """Return a document of one unit, about 250 bytes long."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"pod-{number:04d}", "namespace": "default", "labels": {"app": "web"}},
+        "spec": {"nodeName": f"node-{number:04d}", "containers": [{"name": "main", "image": "pause:3.10"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    return json.dumps(pod, separators=(",", ":")).encode()
 
 
-BODIES: Final = _documents()
+BODIES: Final = [_document(number) for number in range(DOCUMENTS)]
 
 
 def walk(value: Any) -> int:

@@ -29,16 +29,16 @@ def check_fits(workload: Workload, size: Size) -> None:
         together = [op for op in pods[: place + 1] if _priority(op) >= _priority(last)]
         wanted = sum(size.count(op.count) for op in together)
         for resource in dict.fromkeys(name for op in together for name in requests_of(op)):
-            room = sum(size.count(node.count) * _room(node, together, resource) for node in nodes)
+            capacity = sum(size.count(node.count) * _capacity(node, together, resource) for node in nodes)
             users = sum(size.count(op.count) for op in together if resource in requests_of(op))
-            if users > room:
-                refuse(wanted=wanted, users=users, room=room, resource=resource, nodes=size.nodes)
+            if users > capacity:
+                refuse(wanted=wanted, users=users, capacity=capacity, resource=resource, nodes=size.nodes)
 
 
-def refuse(*, wanted: int, users: int, room: int, resource: str, nodes: int) -> None:
+def refuse(*, wanted: int, users: int, capacity: int, resource: str, nodes: int) -> None:
     """Say how many pods do not fit. Raises: TooManyPods."""
     of = f"{users:,}" if users == wanted else f"{users:,} of {wanted:,}"
-    raise TooManyPods(f"{of} pods do not fit: {nodes:,} nodes hold {room:,} such pods, limited by {resource}")
+    raise TooManyPods(f"{of} pods do not fit: {nodes:,} nodes hold {capacity:,} such pods, limited by {resource}")
 
 
 def check_default_nodes(*, nodes: int, pods: int, requests: Mapping[str, str], allocatable: Mapping[str, str]) -> None:
@@ -46,7 +46,7 @@ def check_default_nodes(*, nodes: int, pods: int, requests: Mapping[str, str], a
     each = {resource: per_node(resource, text, allocatable) for resource, text in {PODS: "1", **requests}.items()}
     resource = min(each, key=each.__getitem__)
     if pods > nodes * each[resource]:
-        refuse(wanted=pods, users=pods, room=nodes * each[resource], resource=resource, nodes=nodes)
+        refuse(wanted=pods, users=pods, capacity=nodes * each[resource], resource=resource, nodes=nodes)
 
 
 def per_node(resource: str, request: str, allocatable: Mapping[str, str]) -> int:
@@ -67,7 +67,7 @@ def requests_of(op: CreatePods) -> dict[str, int]:
     return requests
 
 
-def _room(node: CreateNodes, pods: list[CreatePods], resource: str) -> int:
+def _capacity(node: CreateNodes, pods: list[CreatePods], resource: str) -> int:
     """Return how many pods that use the resource one node holds, as many of the smallest ones as can be."""
     smallest = min(of[resource] for op in pods if resource in (of := requests_of(op)))
     if resource == ALONE:

@@ -64,7 +64,7 @@ def test_measuring_and_counting_do_not_change_a_run():
     assert plain.calls_per_pod is None
 
 
-def test_progress_tells_how_many_pods_have_come():
+def test_progress_counts_the_pods_that_have_come():
     seen = []
 
     bench_simulation(nodes=2, pods=4, progress=lambda what, done, total: seen.append((done, total)))

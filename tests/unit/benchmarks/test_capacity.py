@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from lab.benchmarks.mesh import check_fits as check_mesh
-from lab.benchmarks.scheduler_figures import QUICK_RUNS, RUNS
+from lab.benchmarks.reporting.scheduler_figures import QUICK_RUNS, RUNS
 from lab.benchmarks.workloads import templates
 from lab.benchmarks.workloads.capacity import TooManyPods, check_fits, requests_of
 from lab.benchmarks.workloads.ops import SCALED_PODS_MAX, CreateNodes, CreatePods, Size, Workload
@@ -25,7 +25,7 @@ def test_each_run_of_the_report_fits():
 
 
 @pytest.mark.parametrize(
-    ("pods", "node", "room", "limit"),
+    ("pods", "node", "capacity", "limit"),
     [
         ({"cpu": "100m", "memory": "1Gi"}, {}, 32, "memory"),
         ({"cpu": "3", "memory": "1Gi"}, {}, 1, "cpu"),
@@ -33,14 +33,16 @@ def test_each_run_of_the_report_fits():
         ({"cpu": "100m", "memory": "1Gi"}, {"memory": "4Gi"}, 4, "memory"),
     ],
 )
-def test_room_is_that_of_the_templates_and_both_figures_are_named(pods, node, room, limit):
+def test_capacity_is_that_of_the_templates_and_both_figures_are_named(pods, node, capacity, limit):
     chosen = Workload(
         "x", "", (CreateNodes(template=templates.node(**node)), CreatePods(templates.pod("p", requests=pods))), ()
     )
-    check_fits(chosen, Size(3, 0, 3 * room))
+    check_fits(chosen, Size(3, 0, 3 * capacity))
 
-    with pytest.raises(TooManyPods, match=f"^{3 * room + 1} pods do not fit: 3 nodes hold {3 * room} .*by {limit}$"):
-        check_fits(chosen, Size(3, 0, 3 * room + 1))
+    with pytest.raises(
+        TooManyPods, match=f"^{3 * capacity + 1} pods do not fit: 3 nodes hold {3 * capacity} .*by {limit}$"
+    ):
+        check_fits(chosen, Size(3, 0, 3 * capacity + 1))
 
 
 def test_pods_that_keep_apart_need_a_node_each():
@@ -51,7 +53,7 @@ def test_pods_that_keep_apart_need_a_node_each():
         check_fits(chosen, Size(100, 0, 101))
 
 
-def test_pods_that_may_wait_and_those_that_are_preempted_take_no_room():
+def test_pods_that_may_wait_and_those_that_are_preempted_take_no_capacity():
     waiting = CreatePods(templates.DEFAULT, "init_pods", may_wait=True)
     check_fits(Workload("x", "", (CreateNodes(), waiting, CreatePods(templates.DEFAULT)), ()), Size(1, 1_000, 40))
     lesser = CreatePods(templates.LOW, "init_pods")

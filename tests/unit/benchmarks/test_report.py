@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
-from lab.benchmarks.aims import Aim, Aims, last_figures, read_aims
-from lab.benchmarks.machine import Machine, this_machine
-from lab.benchmarks.report import Figures, Part, Run, write
+from lab.benchmarks.reporting.aims import Aim, Aims, last_figures, read_aims
+from lab.benchmarks.reporting.machine import Machine, this_machine
+from lab.benchmarks.reporting.report import Figures, Part, Run, write
 from lab.benchmarks.result import SchedulerBench
 
 MACHINE = Machine("Swift 9000", 2, "3.11.7", "abc123")
@@ -96,7 +96,7 @@ def test_an_aim_has_one_bound():
 def test_the_committed_table_has_an_aim_for_a_simulated_pod_and_names_no_figure_twice():
     aims = read_aims()
 
-    assert aims.of("simulation.lives.20.500.units_per_pod").bound == 20
+    assert aims.of("simulation.lives.20.500.units_per_pod").limit == 20
     assert len({row.name for row in aims.rows}) == len(aims.rows)
 
 

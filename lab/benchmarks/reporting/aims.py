@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-FOLDER: Final = Path(__file__).parents[2] / "docs" / "benchmarks"
+FOLDER: Final = Path(__file__).parents[3] / "docs" / "benchmarks"
 AIMS: Final = "aims.json"
 FIGURES: Final = "figures.json"
 
@@ -30,11 +30,11 @@ class Aim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             raise ValueError(f"{self.name}: want at_most or at_least")
 
     @property
-    def bound(self) -> float:
+    def limit(self) -> float:
         """The bound, upper or lower."""
-        bound = self.at_most if self.at_least is None else self.at_least
-        assert bound is not None
-        return bound
+        limit = self.at_most if self.at_least is None else self.at_least
+        assert limit is not None
+        return limit
 
 
 class Aims:

@@ -6,8 +6,8 @@ Each run has an interpreter of its own, so that none inherits another's memory.
 from typing import Final
 
 from lab.benchmarks.algorithm import bench_algorithm
-from lab.benchmarks.own_interpreter import in_own_interpreter
-from lab.benchmarks.report import Run
+from lab.benchmarks.reporting.own_interpreter import in_own_interpreter
+from lab.benchmarks.reporting.report import Run
 from lab.benchmarks.result import SchedulerBench
 from lab.benchmarks.scheduler_mesh import bench_scheduler_mesh
 from lab.benchmarks.workloads.register import workload

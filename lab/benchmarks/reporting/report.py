@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from lab.benchmarks.aims import Aims
-from lab.benchmarks.machine import Machine
+from lab.benchmarks.reporting.aims import Aims
+from lab.benchmarks.reporting.machine import Machine
 from lab.benchmarks.result import SchedulerBench
 
 Form = Literal["algorithm", "mesh"]
