@@ -7,23 +7,28 @@ only within one run, because they depend on the machine.
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 import click
 
-from lab.benchmarks import reliability_figures, scheduler_figures
 from lab.benchmarks.allocator import bench_allocator
 from lab.benchmarks.apiserver import bench_fan_out, bench_start
 from lab.benchmarks.cel import bench_cel
 from lab.benchmarks.kubelet_host import HOST, bench_kubelet_host
 from lab.benchmarks.mesh import BenchResult, bench_mesh
-from lab.benchmarks.report import LARGE, SMALL, Figures, growth, write
+from lab.benchmarks.reporting import reliability_figures, scheduler_figures
+from lab.benchmarks.reporting.aims import last_figures, read_aims
+from lab.benchmarks.reporting.machine import this_machine
+from lab.benchmarks.reporting.own_interpreter import in_own_interpreter
+from lab.benchmarks.reporting.report import LARGE, SMALL, Figures, Part, growth, write
 from lab.benchmarks.rest import bench_rest
 from lab.benchmarks.running_mesh import LOAD
-from lab.scenarios.loading import load_scenario
-from lab.scenarios.run import simulate
+from lab.benchmarks.simulation import bench_simulation
+from lab.benchmarks.units import Calibrator
+from lab.scenarios.run import load_scenario, simulate
 from services.api.switches import Value
 
 Say = Callable[[str], None]
@@ -40,6 +45,10 @@ SCENARIOS: tuple[tuple[str, str, str, dict[str, Value], float], ...] = (
     ("unbinding", "the runaway's cure with its claims", "runaway-unbind.txt", {}, 100),
 )
 """The simulated scenarios: name, title, file, switches, and the aim in simulated seconds a second."""
+LIVES, LIVES_LARGE = (20, 500), ((200, 3_000), (200, 20_000))
+"""Nodes and pods of the simulations of whole lives; the large ones are compared with the small one."""
+PIECES = 40
+"""Units measured before and after each part."""
 
 
 @click.command()
@@ -61,8 +70,7 @@ def main(quick: bool, preliminary: bool, out: Path | None) -> None:
         click.echo(f"[{time.perf_counter() - begun:5.1f} s] {text}")
 
     figures = measure(say, is_quick=quick)
-    for figure in figures.figures:
-        click.echo(f"{figure.title:<58} {figure.value:>12,.2f} {figure.unit:<10} {figure.aim_text}")
+    _show(figures)
     target = out or (None if quick else Path("docs/benchmarks"))
     if target is not None:
         command = "python -m lab.benchmarks --quick" if quick else "make bench"
@@ -70,27 +78,79 @@ def main(quick: bool, preliminary: bool, out: Path | None) -> None:
         say(f"wrote {target}/figures.json and {target}/README.md")
 
 
+def _show(figures: Figures) -> None:
+    machine = figures.machine
+    click.echo(f"revision {machine.revision} on {machine.text}, Python {machine.python}")
+    for figure in figures.figures:
+        units = "" if figure.units is None else f"{figure.units:,.2f} units"
+        before = "" if figure.last is None else f"before {figure.last:,.2f}"
+        value = f"{figure.value:>12,.2f} {figure.unit:<10}"
+        click.echo(f"{figure.title:<58} {value} {units:>14} {figure.aim_text:<20} {before}".rstrip())
+    for part in figures.parts:
+        times = f"{part.cpu_s:>12,.2f} CPU s      {part.units:>14,.0f} units, {part.wall_s:,.1f} s"
+        click.echo(f"{'all of: ' + part.name:<58} {times}")
+    for row in figures.aims.rows:
+        if row.what:
+            click.echo(f"{row.what:<58} not measured; aim {'≤' if row.at_least is None else '≥'} {row.limit:g}")
+
+
 def measure(say: Say, *, is_quick: bool = False) -> Figures:
-    """Measure and return all figures; takes about ten minutes, or one and a half with `is_quick`."""
-    figures = Figures(len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 2))
-    _start(figures, say)
-    _simulate(figures, say, is_quick=is_quick)
-    _storm(figures, say, seeds=1 if is_quick else 5)
-    _cel(figures, say)
-    _fan_out(figures, say, is_quick=is_quick)
-    _rest(figures, say, is_quick=is_quick)
-    nodes, pods = (20, 300) if is_quick else (100, 2_000)
-    _mesh(figures, say, nodes, pods, "memory", runs=1 if is_quick else RUNS)
-    _mesh(figures, say, nodes, pods, "memory", runs=1 if is_quick else RUNS, switches=SIDE_BY_SIDE)
-    _mesh(figures, say, nodes, pods, "sqlite", runs=1)
-    _mesh(figures, say, nodes, pods, "sqlite", runs=1, switches=SIDE_BY_SIDE)
-    if not is_quick:
-        _mesh(figures, say, 5_000, 2_000, "memory", runs=1)
-    _kubelet_host(figures, say, is_quick=is_quick)
-    reliability_figures.measure(figures, say, is_quick=is_quick)
-    _scheduler(figures, say, is_quick=is_quick)
-    _allocator(figures, say, is_quick=is_quick)
+    """Measure and return all figures; takes about twenty minutes, or two with `is_quick`."""
+    load = round(os.getloadavg()[0], 2)
+    figures = Figures(this_machine(), load, aims=read_aims(), last=last_figures())
+    parts: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("start", lambda: _start(figures, say)),
+        ("simulations of lives", lambda: _lives(figures, say, is_quick=is_quick)),
+        ("simulations", lambda: _simulate(figures, say, is_quick=is_quick)),
+        ("storm", lambda: _storm(figures, say, seeds=1 if is_quick else 5)),
+        ("device selectors", lambda: _cel(figures, say)),
+        ("fan-out", lambda: _fan_out(figures, say, is_quick=is_quick)),
+        ("REST", lambda: _rest(figures, say, is_quick=is_quick)),
+        ("mesh", lambda: _meshes(figures, say, is_quick=is_quick)),
+        ("kubelets", lambda: _kubelet_host(figures, say, is_quick=is_quick)),
+        ("reliability", lambda: reliability_figures.measure(figures, say, is_quick=is_quick)),
+        ("scheduler", lambda: _scheduler(figures, say, is_quick=is_quick)),
+        ("allocator", lambda: _allocator(figures, say, is_quick=is_quick)),
+    )
+    for name, run in parts:
+        with _part(figures, name):
+            run()
     return figures
+
+
+@contextmanager
+def _part(figures: Figures, name: str) -> Iterator[None]:
+    """Measure units before and after one part of the run, and note what it took."""
+    units, first = Calibrator(), len(figures.figures)
+    for _ in range(PIECES):
+        units.measure()
+    began, cpu_s = time.perf_counter(), sum(os.times()[:4])
+    yield
+    took_s, spent_s = time.perf_counter() - began, sum(os.times()[:4]) - cpu_s
+    for _ in range(PIECES):
+        units.measure()
+    part = Part(name, round(spent_s, 2), round(units.units(spent_s)), round(took_s, 2))
+    figures.end_part(part, first, 1e6 * units.unit_s)
+
+
+def _lives(figures: Figures, say: Say, *, is_quick: bool) -> None:
+    sizes = ((5, 60),) if is_quick else (LIVES, *LIVES_LARGE)
+    small = 0.0
+    for nodes, pods in sizes:
+        say(f"simulating the lives of {pods:,} pods on {nodes} nodes")
+        result = in_own_interpreter(bench_simulation, nodes=nodes, pods=pods)
+        figures.runs.append(result.document())
+        name, where = f"simulation.lives.{nodes}.{pods}", f"{pods:,} pods' whole lives on {nodes} nodes, simulated"
+        figures.add(f"{name}.units_per_pod", where, result.units_per_pod, "units/pod")
+        figures.add(f"{name}.pods_per_cpu_s", "… a CPU-second", result.pods_per_cpu_s, "pods")
+        figures.add(f"{name}.kept_kib_per_pod", "… kept for an ended pod", result.kept_kib_per_pod, "KiB")
+        if small:
+            figures.add(f"{name}.of_small", "… times the small one", round(result.units_per_pod / small, 2), "times")
+        small = small or result.units_per_pod
+    say("simulating the runaway, counted in units")
+    result = in_own_interpreter(bench_simulation, load="runaway")
+    figures.runs.append(result.document())
+    figures.add("simulation.runaway.units_per_pod", "a pod of the runaway, arm fail", result.units_per_pod, "units/pod")
 
 
 def _start(figures: Figures, say: Say) -> None:
@@ -171,6 +231,16 @@ def _rest(figures: Figures, say: Say, *, is_quick: bool) -> None:
         figures.add(f"{key}.of_json", "… in lists as JSON", listed.of_json, "lists", at_most=at_most)
 
 
+def _meshes(figures: Figures, say: Say, *, is_quick: bool) -> None:
+    nodes, pods = (20, 300) if is_quick else (100, 2_000)
+    _mesh(figures, say, nodes, pods, "memory", runs=1 if is_quick else RUNS)
+    _mesh(figures, say, nodes, pods, "memory", runs=1 if is_quick else RUNS, switches=SIDE_BY_SIDE)
+    _mesh(figures, say, nodes, pods, "sqlite", runs=1)
+    _mesh(figures, say, nodes, pods, "sqlite", runs=1, switches=SIDE_BY_SIDE)
+    if not is_quick:
+        _mesh(figures, say, 5_000, 2_000, "memory", runs=1)
+
+
 def _mesh(
     figures: Figures, say: Say, nodes: int, pods: int, engine: str, *, runs: int, switches: tuple[str, ...] = ()
 ) -> None:
@@ -239,6 +309,8 @@ def _scheduler(figures: Figures, say: Say, *, is_quick: bool) -> None:
         figures.runs.append(result.document())
         name = f"scheduler.{run.form}.{run.workload}.{run.nodes}.pods_per_s"
         figures.add(name, run.title, result.pods_per_s, "pods/s", at_least=run.aim or None)
+        name = f"scheduler.{run.form}.{run.workload}.{run.nodes}.units_per_pod"
+        figures.add(name, f"… CPU a pod, {run.title}", round(result.units_per_pod, 2), "units/pod")
     for name, times in growth(figures.scheduler).items():
         title = f"{name}, CPU a pod, 15,000 nodes over 500"
         figures.add(f"scheduler.algorithm.{name}.growth", title, times, "times", at_most=LARGE / SMALL)

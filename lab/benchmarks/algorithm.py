@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from lab.benchmarks.clocks import Clocks, clocking
 from lab.benchmarks.result import Breakdown, SchedulerBench, breakdown_of, milliseconds
 from lab.benchmarks.running_mesh import rss_mib
+from lab.benchmarks.units import Calibrator
 from lab.benchmarks.workloads import documents, ops
 from lab.benchmarks.workloads.documents import NewObject
 from lab.benchmarks.workloads.ops import Size, Workload
@@ -29,7 +30,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.nominator import Nominator
 from scheduler.configuration.file import Configured
 from scheduler.configuration.plugins import default_profile
-from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.cycle.result import Result, ScheduleResult, Unschedulable
 from scheduler.entry import Handle
 from scheduler.framework.cycle_state import Diagnosis
 from scheduler.framework.world import WORLD_KINDS, FixedWorld, world_event
@@ -55,6 +56,7 @@ CLOCKED_PODS_MAX: Final = 1_000
 as much again.
 """
 PROGRESS_EVERY: Final = 256
+MEASURING: Final = "measuring"
 Progress = Callable[[str, int, int], None]
 """Progress callback: `(what is being done, number done, total)`."""
 
@@ -108,6 +110,7 @@ class Algorithm:
         self.core = core_of(self.handle, configured, configured.profiles((), self.handle), timed_by)
         self.bound: dict[str, Pod] = {}
         self.unschedulable_total = 0
+        self.evaluated_total = 0
         self.evicted_total = 0
         self.resize_attempts_total = 0
         self.latencies_s: list[float] = []
@@ -232,6 +235,7 @@ class Algorithm:
         began = time.perf_counter()
         profile = core.profiles.of(info)
         result = profile.cycle.schedule(info, now)
+        self.evaluated_total += _evaluation_count(result)
         if not isinstance(result, ScheduleResult):
             self.unschedulable_total += 1
             self._observe(
@@ -308,6 +312,13 @@ class Algorithm:
                 self.delete_pod(victim.pod)
 
 
+def _evaluation_count(result: Result) -> int:
+    """Return the number of nodes on which filters judged a pod."""
+    if isinstance(result, ScheduleResult):
+        return result.evaluated
+    return result.diagnosis.node_count if isinstance(result, Unschedulable) else 0
+
+
 class Play:
     """Run of one workload on one `Algorithm`, step by step."""
 
@@ -316,6 +327,7 @@ class Play:
         # Pods that come at a rate wait for work that is going on; other programs on the machine must not count as work.
         is_paced = any(isinstance(op, ops.CreatePods) and op.per_s for op in workload.ops)
         self.algorithm = Algorithm(switches, time.process_time if is_paced else time.perf_counter)
+        self.units = Calibrator()
         self._pods_by_namespace: dict[str, list[Pod]] = {}
 
     def prepare(self) -> int:
@@ -327,13 +339,14 @@ class Play:
         raise AssertionError(f"{self._workload.name} measures nothing")
 
     def measure(self, step: int) -> tuple[float, float]:
-        """Run the measured step; return its wall seconds and its CPU seconds."""
+        """Run the measured step; return its wall seconds and its CPU seconds, without those of measuring units."""
         op = self._workload.ops[step]
         assert isinstance(op, ops.CreatePods)
         algorithm = self.algorithm
         pods = [algorithm.decode(pod) for pod in documents.pods_of(op, step, self._size, is_stored=True)]
         self._brought_by(op, step, pods)
         algorithm.latencies_s.clear()
+        algorithm.evaluated_total = 0
         gc.collect()
         gc.freeze()
         began, cpu = time.perf_counter(), time.process_time()
@@ -342,15 +355,19 @@ class Play:
         else:
             for pod in pods:
                 algorithm.add_pod(pod)
-        self._wait(pods, "measuring")
-        return time.perf_counter() - began, time.process_time() - cpu
+        self._wait(pods, MEASURING)
+        spent_s = self.units.spent_s
+        return time.perf_counter() - began - spent_s, time.process_time() - cpu - spent_s
 
     def _do(self, step: int, op: Any) -> None:
         algorithm, size = self.algorithm, self._size
         match op:
             case ops.CreateNodes():
-                for node in documents.nodes_of(op, size):
+                total = size.count(op.count)
+                for number, node in enumerate(documents.nodes_of(op, size), 1):
                     algorithm.add_node(node)
+                    if number % PROGRESS_EVERY == 0:
+                        self._progress("adding nodes", number, total)
                 for document in documents.csi_nodes_of(op, size):
                     algorithm.add_other("csinodes", document)
             case ops.CreateDevices():
@@ -440,6 +457,8 @@ class Play:
                 done += 1
                 if done % PROGRESS_EVERY == 0:
                     self._progress(what, done, total)
+                    if what == MEASURING:
+                        self.units.measure()
             return current is None
 
         self.algorithm.run_until(is_done, lambda: f"{done} of {total} pods have a node")
@@ -474,6 +493,9 @@ def bench_algorithm(
         unschedulable_attempts=algorithm.unschedulable_total,
         evicted=algorithm.evicted_total,
         resize_attempts=algorithm.resize_attempts_total,
+        node_evaluations_per_core_s=round(algorithm.evaluated_total / cpu_s),
+        units_per_pod=round(play.units.units(cpu_s) / size.pods, 3),
+        unit_us=round(1e6 * play.units.unit_s, 1),
     )
     del play, algorithm
     gc.unfreeze()

@@ -14,9 +14,10 @@ from typing import Final
 import msgspec
 
 from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option, switch_option
-from lab.benchmarks.mesh import Stopwatch, wait_for_nodes
+from lab.benchmarks.mesh import Stopwatch, check_fits, wait_for_nodes
 from lab.benchmarks.result import Result
 from lab.benchmarks.running_mesh import LIMIT_S, RunningMesh, quiet_arguments, rounded_quantile, running_mesh
+from lab.benchmarks.workloads.capacity import TooManyPods
 from services.api.switches import Switches
 from services.api.times import parse_time
 from services.api.wire import Api, Request
@@ -178,6 +179,7 @@ class KubeletOptions:
 
 def _run(options: KubeletOptions, reporter: Reporter) -> KubeletHostResult:
     Switches.parse(options.assignments)  # a wrong one is refused before anything starts
+    check_fits(options.nodes, options.pods + int(options.rate * options.span))
     return bench_kubelet_host(
         nodes=options.nodes,
         pods=options.pods,
@@ -221,4 +223,5 @@ BENCH: Final = Bench(
     table=_table,
     document=KubeletHostResult.document,
     late=NOT_THERE,
+    refusals=(TooManyPods,),
 )

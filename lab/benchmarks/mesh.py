@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from kubelet.node.definition import NodeDefinition
 from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option, switch_option
 from lab.benchmarks.result import Result
 from lab.benchmarks.running_mesh import (
@@ -23,6 +24,7 @@ from lab.benchmarks.running_mesh import (
     rounded_quantile,
     running_mesh,
 )
+from lab.benchmarks.workloads.capacity import TooManyPods, check_default_nodes
 from services.api.meta import View
 from services.api.switches import Switches
 from services.api.wire import Api, Request, WatchEvent
@@ -133,6 +135,12 @@ class Stopwatch:
                 self.done.set()
 
 
+def check_fits(nodes: int, pods: int) -> None:
+    """Refuse more pods than the emulated nodes hold. Raises: TooManyPods."""
+    allocatable = NodeDefinition.parse({"name": "node"}).allocatable()
+    check_default_nodes(nodes=nodes, pods=pods, requests=_RESOURCES["requests"], allocatable=allocatable)
+
+
 async def wait_for_nodes(api: Api, nodes: int) -> None:
     """Return when that many nodes are Ready and untainted. Raises: TimeoutError."""
     deadline = time.perf_counter() + LIMIT_S
@@ -213,6 +221,7 @@ class MeshBenchOptions:
 
 def _run(options: MeshBenchOptions, reporter: Reporter) -> BenchResult:
     Switches.parse(options.assignments)  # a wrong one is refused before anything starts
+    check_fits(options.nodes, options.pods)
     return bench_mesh(
         nodes=options.nodes, pods=options.pods, engine=options.engine, switches=options.assignments, say=reporter.say
     )
@@ -240,4 +249,5 @@ BENCH: Final = Bench(
     table=_table,
     document=BenchResult.document,
     late=NOT_THERE,
+    refusals=(TooManyPods,),
 )

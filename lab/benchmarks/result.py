@@ -28,7 +28,9 @@ class SchedulerBench(Result):
     their due time, in CPU time, as if they had a core to themselves. In the form `mesh`, from created to
     bound. `resize_attempts`: cycles of deferred resizes, known only for `algorithm`. `cpu_us_per_pod`: all
     processes but the load generator. `by_plugin` and `by_extension_point` count a plugin's own time, without
-    plugins that it calls; `by_part` is the rest.
+    plugins that it calls; `by_part` is the rest. `units_per_pod`: the same CPU time in units (`units.py`).
+    `node_evaluations_per_core_s`: nodes on which filters judged a pod, divided by the CPU seconds of the
+    measured pods; known only for `algorithm`.
     """
 
     workload: str
@@ -45,6 +47,9 @@ class SchedulerBench(Result):
     unschedulable_attempts: int = 0
     evicted: int = 0
     resize_attempts: int = 0
+    units_per_pod: float = 0.0
+    unit_us: float = 0.0
+    node_evaluations_per_core_s: float = 0.0
     by_plugin: dict[str, float] = field(default_factory=dict)
     by_extension_point: dict[str, float] = field(default_factory=dict)
     by_part: dict[str, float] = field(default_factory=dict)

@@ -7,7 +7,8 @@ from typing import Final, Literal
 from lab.benchmarks.bench import Bench, Reporter, Table, option, switch_option
 from lab.benchmarks.result import SchedulerBench
 from lab.benchmarks.workloads import register
-from lab.benchmarks.workloads.ops import Workload
+from lab.benchmarks.workloads.capacity import TooManyPods, check_fits
+from lab.benchmarks.workloads.ops import UPSTREAM_NODES_MAX, Workload
 from services.api.switches import Switches
 
 SHOWN_MIN_US: Final = 0.05
@@ -23,7 +24,7 @@ class SchedulerOptions:
     """
 
     workload: str = option("SchedulingBasic", "name of a workload of --list", metavar="NAME")
-    nodes: int = option(500, "nodes without kubelets", least=1, most=15_000)
+    nodes: int = option(500, "nodes without kubelets; more than 15,000 only for algorithm", least=1, most=1_000_000)
     pods: int | None = option(None, "pods measured; default: upstream's, scaled", least=1, most=200_000)
     init_pods: int | None = option(None, "pods that exist first; default: upstream's, scaled", least=0, most=200_000)
     form: Literal["algorithm", "mesh"] = option(
@@ -33,6 +34,10 @@ class SchedulerOptions:
     )
     is_list: bool = option(False, "list the workloads and end", flag="--list")
     assignments: tuple[str, ...] = switch_option()
+
+
+class TooManyNodes(ValueError):
+    """More nodes than the form takes."""
 
 
 Workloads = tuple[Workload, ...]
@@ -45,6 +50,9 @@ def _run(options: SchedulerOptions, reporter: Reporter) -> SchedulerBench | Work
     Switches.parse(options.assignments)  # a wrong one is refused before anything starts
     workload = register.workload(options.workload)
     size = workload.size(options.nodes, init_pods=options.init_pods, pods=options.pods)
+    if options.form == "mesh" and size.nodes > UPSTREAM_NODES_MAX:
+        raise TooManyNodes(f"--form mesh takes {UPSTREAM_NODES_MAX:,} nodes at most, not {size.nodes:,}")
+    check_fits(workload, size)
     # Each form is imported when it is chosen: the workloads are listed without either.
     if options.form == "algorithm":
         from lab.benchmarks.algorithm import bench_algorithm
@@ -72,6 +80,10 @@ def _table(_: SchedulerOptions, figures: SchedulerBench | Workloads) -> Iterator
     )
     if figures.resize_attempts:
         yield f"attempts to preempt for deferred resizes: {figures.resize_attempts:,}"
+    if figures.unit_us:
+        yield f"{figures.units_per_pod:,.2f} units a pod; a unit took {figures.unit_us:,.0f} µs of CPU"
+    if figures.node_evaluations_per_core_s:
+        yield f"{figures.node_evaluations_per_core_s:,.0f} nodes evaluated a core-second"
     yield f"{what}  p50 {figures.p50_ms:,.3f} ms, p99 {figures.p99_ms:,.3f} ms"
     rows = [("process", name, f"{used:,.1f}") for name, used in figures.cpu_us_per_pod_by_process.items()]
     for kind, spent_us in (
@@ -91,6 +103,6 @@ BENCH: Final = Bench(
     table=_table,
     document=_document,
     late="the pods were not scheduled in time",
-    refusals=(register.UnknownWorkload,),
+    refusals=(register.UnknownWorkload, TooManyNodes, TooManyPods),
     has_bar=True,
 )

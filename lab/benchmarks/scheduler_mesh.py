@@ -17,6 +17,7 @@ from lab.benchmarks.algorithm import Progress, TooSlow, where_the_time_goes
 from lab.benchmarks.mesh import PodState
 from lab.benchmarks.result import SchedulerBench, milliseconds
 from lab.benchmarks.running_mesh import LIMIT_S, LOAD, Meter, follow_pods, many, quiet_arguments, running_mesh
+from lab.benchmarks.units import Calibrator
 from lab.benchmarks.workloads import documents, ops
 from lab.benchmarks.workloads.documents import NewObject
 from lab.benchmarks.workloads.ops import Size, Workload
@@ -26,6 +27,7 @@ from services.api.switches import Switches
 from services.api.wire import Api, Request, WatchEvent
 from services.client.client import request_of
 
+UNIT_EVERY_S: Final = 0.1
 SETTLE_S: Final = 1.0
 """Pause between preparation and measurement in seconds, so that late work of the preparation is not measured."""
 
@@ -203,13 +205,22 @@ class Load:
                 continue
 
 
+async def _sample(units: Calibrator) -> None:
+    """Measure units all the time; the load generator's process has more to do than that."""
+    while True:
+        units.measure()
+        await asyncio.sleep(UNIT_EVERY_S)
+
+
 async def _play(assignments: tuple[str, ...], workload: Workload, size: Size, progress: Progress) -> SchedulerBench:
     without = frozenset(("controllers", "claim-controller"))
     async with running_mesh(
         engine="memory", switches=assignments, without=without, arguments=quiet_arguments()
     ) as mesh:
+        units = Calibrator()
         async with asyncio.TaskGroup() as group:
             load = Load(mesh.api, size, group, progress)
+            sampling = group.create_task(_sample(units))
             await load.prepare_priorities(workload)
             meter: Meter | None = None
             for step, op in enumerate(workload.ops):
@@ -219,12 +230,13 @@ async def _play(assignments: tuple[str, ...], workload: Workload, size: Size, pr
                 await load.do(step, op)
             assert meter is not None, f"{workload.name} measures nothing"
             used = meter.spent_s()
-            for task in load.meanwhile:
+            for task in (sampling, *load.meanwhile):
                 task.cancel()
         created, bound = load.created_s, load.bound_s
         took_s = max(bound[name] for name in measured) - min(created[name] for name in measured)
         waits = [bound[name] - created[name] for name in measured]
         us_per_pod = {name: 1e6 * spent / size.pods for name, spent in used.items()}
+        cpu_us = sum(spent for name, spent in us_per_pod.items() if name != LOAD)
         return SchedulerBench(
             workload=workload.name,
             form="mesh",
@@ -233,11 +245,13 @@ async def _play(assignments: tuple[str, ...], workload: Workload, size: Size, pr
             init_pods=size.init_pods,
             switches=assignments,
             pods_per_s=round(size.pods / took_s, 1),
-            cpu_us_per_pod=round(sum(spent for name, spent in us_per_pod.items() if name != LOAD), 1),
+            cpu_us_per_pod=round(cpu_us, 1),
             p50_ms=milliseconds(waits, 0.5),
             p99_ms=milliseconds(waits, 0.99),
             rss_mib=mesh.rss_mib(),
             cpu_us_per_pod_by_process={name: round(spent, 1) for name, spent in us_per_pod.items()},
+            units_per_pod=round(units.units(1e-6 * cpu_us), 3),
+            unit_us=round(1e6 * units.unit_s, 1),
         )
 
 

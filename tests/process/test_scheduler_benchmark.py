@@ -12,3 +12,4 @@ def test_a_workload_is_played_to_an_api_server_and_a_scheduler_of_their_own():
     assert set(result.rss_mib) == {"apiserver", "scheduler"}
     assert set(result.cpu_us_per_pod_by_process) == {"apiserver", "scheduler", "load"}
     assert result.by_plugin["NodeResourcesFit"] > 0
+    assert 0 < result.units_per_pod < result.cpu_us_per_pod

@@ -1,12 +1,15 @@
 """Steps of a workload; upstream calls a step an opcode."""
 
+import sys
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from lab.benchmarks.workloads import templates
 from services.api.meta import Document
 
 Count = int | Literal["nodes", "init_pods", "pods", "namespaces"]
+UPSTREAM_NODES_MAX: Final = 15_000
+SCALED_PODS_MAX: Final = 30_000
 Volume = Literal["", "in-tree", "csi"]
 
 
@@ -153,11 +156,15 @@ class Workload:
         return any(isinstance(op, CreateNodes) and op.count == "nodes" for op in self.ops)
 
     def size(self, nodes: int, *, init_pods: int | None = None, pods: int | None = None) -> Size:
-        """Return the size for a number of nodes; `init_pods` and `pods` are scaled unless given."""
+        """Return the size for a number of nodes; `init_pods` and `pods` are scaled unless given.
+
+        Above upstream's largest number of nodes pods are scaled no further than to upstream's largest number.
+        """
         near = min(self.sizes, key=lambda size: abs(size.nodes - nodes))
         by = nodes / near.nodes if self.is_scaled else 1
+        most = SCALED_PODS_MAX if nodes > UPSTREAM_NODES_MAX else sys.maxsize
         return Size(
             nodes if self.is_scaled else near.nodes,
-            round(near.init_pods * by) if init_pods is None else init_pods,
-            max(1, round(near.pods * by)) if pods is None else pods,
+            min(most, round(near.init_pods * by)) if init_pods is None else init_pods,
+            min(most, max(1, round(near.pods * by))) if pods is None else pods,
         )

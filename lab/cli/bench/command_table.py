@@ -53,6 +53,11 @@ BENCHES: dict[str, Row] = {
             "lab.benchmarks.security",
         ),
         Row(
+            "simulation",
+            "Simulate a mesh under load, and show what a pod costs from its creation to its end",
+            "lab.benchmarks.simulation",
+        ),
+        Row(
             "soak",
             "Run a mesh for hours under churn and faults, and judge after a warm-up whether anything grows",
             "lab.benchmarks.soak.run",

@@ -3,12 +3,11 @@
 Each run has an interpreter of its own, so that none inherits another's memory.
 """
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
 from lab.benchmarks.algorithm import bench_algorithm
-from lab.benchmarks.report import Run
+from lab.benchmarks.reporting.own_interpreter import in_own_interpreter
+from lab.benchmarks.reporting.report import Run
 from lab.benchmarks.result import SchedulerBench
 from lab.benchmarks.scheduler_mesh import bench_scheduler_mesh
 from lab.benchmarks.workloads.register import workload
@@ -68,8 +67,7 @@ QUICK_RUNS: Final = (
 
 def bench(run: Run) -> SchedulerBench:
     """Measure one run in an interpreter of its own. Raises: TooSlow."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_bench, run).result()
+    return in_own_interpreter(_bench, run)
 
 
 def _bench(run: Run) -> SchedulerBench:

@@ -1,28 +1,32 @@
 """Figures with their aims, and the report of them: `figures.json` for programs and `README.md` for people."""
 
 import datetime
-import platform
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
+from lab.benchmarks.reporting.aims import Aims
+from lab.benchmarks.reporting.machine import Machine
 from lab.benchmarks.result import SchedulerBench
 
 Form = Literal["algorithm", "mesh"]
 SHOWN_PLUGINS: Final = 4
 SHOWN_MIN_US: Final = 1.0
+US_OF: Final = {"µs": 1.0, "CPU s": 1e6}
+"""Microseconds of the units of CPU time."""
 SMALL, LARGE = 500, 15_000
 """The two numbers of nodes between which the CPU cost of a pod is compared."""
 INTRODUCTION = """\
 # Benchmarks
 
-One run of `{command}` on {machine}, {date}, Python {python}. Everything ran on that machine at once: the mesh's
-processes and the program that made the load.{warning}
+One run of `{command}` on {machine}, {date}, Python {python}, revision {revision}.
+Everything ran on that machine at once: the mesh's processes and the program that made the load.{warning}
 
-| Figure | Value | Aim |
-|---|---:|---|
+| Figure | Value | Units | Aim | Before |
+|---|---:|---:|---|---:|
 """
 NOTES = """
 What the figures mean:
@@ -37,6 +41,9 @@ What the figures mean:
 - *watch events*: as many watches of one kind on one connection; writer and watchers are one process, the same one.
 - *nodes in one process*: a mesh with one kubelet host; registered means that every node follows its pods. At rest and
   at a steady rate each process is watched for 20 s; 100 % is one core.
+- *units* make machines and minutes comparable: one is what decoding and walking 60 JSON documents of about 250 bytes
+  takes. It is measured in the same run, in simulations every 300 passes of the loop, else before and after each part.
+- *before* is the figure of the report that this one replaces. Aims are rows of `aims.json`.
 - *simulated seconds a second*: the scenario with every invariant judged; the scenario waits a lot in one arm, and makes
   thousands of pods in the other.
 
@@ -67,7 +74,10 @@ remembers of templates, and the choice among the best; *queue*, *cache* and *han
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure. `aim`: its upper bound, or lower bound with `is_more_better`; None: the figure is only reported."""
+    """One figure. `aim`: its upper bound, or lower bound with `is_more_better`; None: the figure is only reported.
+
+    `units`: a CPU time in units; None for other figures. `last`: the value that was committed last, if any.
+    """
 
     name: str
     title: str
@@ -75,6 +85,8 @@ class Figure:
     unit: str
     aim: float | None = None
     is_more_better: bool = False
+    units: float | None = None
+    last: float | None = None
 
     @property
     def is_met(self) -> bool | None:
@@ -108,12 +120,28 @@ class Run:
         return f"{self.workload}, {self.nodes:,} nodes, {self.form}"
 
 
+@dataclass(frozen=True)
+class Part:
+    """CPU seconds, units and wall seconds of one part of a run, with its processes that have ended."""
+
+    name: str
+    cpu_s: float
+    units: float
+    wall_s: float
+
+
 @dataclass
 class Figures:
-    """The figures of one run, and the full results behind them. `load`: the machine's load average at the start."""
+    """The figures of one run, and the full results behind them. `load`: the machine's load average at the start.
 
-    cores: int
+    `aims`: table of aims; `last`: the figures committed last, by name.
+    """
+
+    machine: Machine
     load: float
+    aims: Aims = field(default_factory=Aims)
+    last: Mapping[str, float] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     scheduler: dict[Run, SchedulerBench] = field(default_factory=dict)
@@ -128,21 +156,35 @@ class Figures:
         at_most: float | None = None,
         at_least: float | None = None,
     ) -> None:
-        """Add one figure."""
+        """Add one figure; a row of the table of aims goes before the bound given here."""
+        row = self.aims.of(name)
+        if row is not None:
+            at_most, at_least = row.at_most, row.at_least
         is_more_better = at_least is not None
-        self.figures.append(Figure(name, title, value, unit, at_least if is_more_better else at_most, is_more_better))
+        aim, last = at_least if is_more_better else at_most, self.last.get(name)
+        self.figures.append(Figure(name, title, value, unit, aim, is_more_better, last=last))
+
+    def end_part(self, part: Part, first: int, unit_us: float) -> None:
+        """Add a part, and give the CPU times among its figures, those from `first` on, their units."""
+        self.parts.append(part)
+        for place, figure in enumerate(self.figures[first:], first):
+            if figure.unit in US_OF:
+                self.figures[place] = replace(figure, units=round(US_OF[figure.unit] * figure.value / unit_us, 3))
 
 
 def write(figures: Figures, folder: Path, *, command: str, is_preliminary: bool) -> None:
     """Write both files into the folder; existing ones are replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    machine = f"{figures.cores} cores"
+    machine = figures.machine
     document = {
         "command": command,
         "date": today,
-        "machine": machine,
-        "python": platform.python_version(),
+        "machine": machine.text,
+        "processor": machine.processor,
+        "cores": machine.cores,
+        "python": machine.python,
+        "revision": machine.revision,
         "load_before": figures.load,
         "preliminary": is_preliminary,
         "figures": [
@@ -151,12 +193,15 @@ def write(figures: Figures, folder: Path, *, command: str, is_preliminary: bool)
                 "title": figure.title,
                 "value": figure.value,
                 "unit": figure.unit,
+                "units": figure.units,
+                "before": figure.last,
                 "aim": figure.aim,
                 "more_is_better": figure.is_more_better,
                 "met": figure.is_met,
             }
             for figure in figures.figures
         ],
+        "parts": msgspec.to_builtins(figures.parts),
         "runs": figures.runs,
     }
     text = msgspec.json.format(msgspec.json.encode(document), indent=2)
@@ -167,13 +212,24 @@ def write(figures: Figures, folder: Path, *, command: str, is_preliminary: bool)
         else ""
     )
     head = INTRODUCTION.format(
-        command=command, machine=machine, date=today, python=platform.python_version(), warning=warning
+        command=command,
+        machine=machine.text,
+        date=today,
+        python=machine.python,
+        revision=machine.revision,
+        warning=warning,
     )
     # The scheduler's figures have a table of their own.
     first = [figure for figure in figures.figures if not figure.name.startswith("scheduler.")]
-    rows = "".join(f"| {f.title} | {_number(f.value)} {f.unit} | {f.aim_text} |\n" for f in first)
+    rows = "".join(_figure_row(figure) for figure in first)
     last = section(figures.scheduler) if figures.scheduler else ""
     (folder / "README.md").write_text(head + rows + NOTES + last, encoding="utf-8")
+
+
+def _figure_row(figure: Figure) -> str:
+    units = "" if figure.units is None else _number(figure.units)
+    last = "" if figure.last is None else _number(figure.last)
+    return f"| {figure.title} | {_number(figure.value)} {figure.unit} | {units} | {figure.aim_text} | {last} |\n"
 
 
 def _number(value: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from lab.benchmarks.overload import bench_overload
 from lab.benchmarks.recovery import bench_recovery
-from lab.benchmarks.report import Figures
+from lab.benchmarks.reporting.report import Figures
 from lab.benchmarks.store import bench_store
 from lab.benchmarks.watch import FAN_OUT, bench_watch
 from services.runtime.config import MeshError
