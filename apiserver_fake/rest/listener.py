@@ -119,9 +119,9 @@ class Listener:
                 self._own(loop.create_task(self._connect(connection, address)))
             else:
                 connection.close()
-                self._tell_of_limit(address)
+                self._report_limit(address)
 
-    def _tell_of_limit(self, address: str) -> None:
+    def _report_limit(self, address: str) -> None:
         """Log that a connection was closed for a limit, once a minute: its client sees no more than a reset."""
         now_s = self._clock.now()
         if now_s - self._limit_said_s < SAID_S:

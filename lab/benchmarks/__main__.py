@@ -28,7 +28,8 @@ from lab.benchmarks.rest import bench_rest
 from lab.benchmarks.running_mesh import LOAD
 from lab.benchmarks.simulation import bench_simulation
 from lab.benchmarks.units import Calibrator
-from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.loading import load_scenario
+from lab.scenarios.run import simulate
 from services.api.switches import Value
 
 Say = Callable[[str], None]

@@ -41,11 +41,11 @@ def permit(monkeypatch):
         mine = replace(role, rules=tuple(rule for rule in role.rules if rule.name not in without))
         known = (*built_in, mine)
         monkeypatch.setattr(authorizer, "roles", lambda: known)
-        authorizer.rules_of.cache_clear()
+        authorizer.forget_rules()
 
     built_in = authorizer.roles()
     yield grant
-    authorizer.rules_of.cache_clear()
+    authorizer.forget_rules()
 
 
 class TrainWorld(World):

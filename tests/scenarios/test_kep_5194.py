@@ -316,9 +316,9 @@ def without_binding(monkeypatch):
         for role in authorizer.roles()
     )
     monkeypatch.setattr(authorizer, "roles", lambda: roles)
-    authorizer.rules_of.cache_clear()
+    authorizer.forget_rules()
     yield
-    authorizer.rules_of.cache_clear()
+    authorizer.forget_rules()
 
 
 def test_kep_5194_17_an_owner_without_the_right_to_bind_claims_is_refused_and_says_so(without_binding):

@@ -56,8 +56,13 @@ def add_roles(more: Iterable[Role]) -> None:
             raise ValueError(f"{role.user} has a role already")
         _added.append(role)
         roles.cache_clear()
-        rules_of.cache_clear()
-        _rules_for.cache_clear()
+        forget_rules()
+
+
+def forget_rules() -> None:
+    """Drop what is remembered of the rules of identities, after a change of the roles."""
+    rules_of.cache_clear()
+    _rules_for.cache_clear()
 
 
 def verb_of(request: Request) -> str:

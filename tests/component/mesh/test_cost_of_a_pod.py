@@ -19,13 +19,13 @@ from lab.scenarios.script.verbs import VERBS
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
-    "apiserver_fake": 1964,
+    "apiserver_fake": 1221,
     "kubelet": 830,
     "scheduler": 451,
-    "services/controllers": 303,
-    "services/client": 435,
-    "services/reconcile": 205,
-    "services/telemetry": 240,
+    "services/controllers": 302,
+    "services/client": 429,
+    "services/reconcile": 160,
+    "services/telemetry": 197,
 }
 SCENARIO = """# The cost of pods
 # Some pods start while everything is remembered for the first time; those that count come a minute later.

@@ -52,10 +52,8 @@ FORMS = {
 
 
 def _facts(info):
-    return (
-        info.pod, info.spec, info.metadata, info.key, info.uid, info.priority, info.requests, info.ports, info.claims,
-        info.terms, info.identity,
-    )  # fmt: skip
+    names = "pod spec metadata key uid priority requests ports claims terms identity"
+    return tuple(getattr(info, name) for name in names.split())
 
 
 @pytest.mark.parametrize("earlier", FORMS)

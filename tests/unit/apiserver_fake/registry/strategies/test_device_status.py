@@ -131,12 +131,12 @@ def roles(monkeypatch):
 
     def give(*rules):
         status = Rule(name="s", verbs=("update", "patch"), resources=("resourceclaims.resource.k8s.io/status",))
-        authorizer.rules_of.cache_clear()
+        authorizer.forget_rules()
         monkeypatch.setattr(authorizer, "roles", lambda: (*known, Role(DRIVER.user, (status, *rules))))
 
     yield give
     monkeypatch.undo()
-    authorizer.rules_of.cache_clear()
+    authorizer.forget_rules()
 
 
 def driver_rule(verb, *names):
