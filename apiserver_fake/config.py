@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from apiserver_fake.registry.accounts import DEFAULT_ISSUER
-from services.cel.times import duration
-from services.cel.values import NANOS, EvaluationError
+from services.api.times import Duration
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 
@@ -90,6 +89,6 @@ class ApiServerConfig(CommonConfig):
     def event_ttl_s(self) -> float:
         """Time for which Events are kept, in seconds. Raises: StartError."""
         try:
-            return duration(self.event_ttl).nanos / NANOS
-        except EvaluationError:
+            return float(Duration.parse(self.event_ttl))
+        except ValueError:
             raise StartError(f"--event-ttl {self.event_ttl}: want a duration such as 1h0m0s", EXIT_USAGE) from None

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import click
 
-from lab.cli.command_table import COMMANDS, SECTIONS
+from lab.cli.command_table import COMMANDS, SECTIONS, no_collection
 from lab.cli.groups import COMPLETING, WIDTH_MAX, Context, Group, option_refused
 from lab.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE
 from services.api.switches import SwitchError
@@ -45,7 +45,8 @@ class _Commands(Group):
         row = COMMANDS.get(cmd_name)
         if row is None:
             return None
-        command = getattr(importlib.import_module(row.path), row.function)
+        with no_collection():
+            command = getattr(importlib.import_module(row.path), row.function)
         assert isinstance(command, click.Command), row.path
         command.context_class = Context
         return command

@@ -5,6 +5,9 @@
 the row's.
 """
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 PACKAGE = "lab.cli.commands"
@@ -88,3 +91,14 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
 }
 
 COMMANDS: dict[str, Row] = {row.name: row for rows in SECTIONS.values() for row in rows}
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Import what a command needs without garbage collections, and leave it out of later ones: modules stay."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -17,7 +17,7 @@ from services.api.errors import UNREADABLE
 from services.api.identity import Identity
 from services.api.meta import Document, Resource
 from services.api.wire import Request
-from services.cel.libraries.authorization import Asker
+from services.cel.questions import Asker
 
 Key = tuple[str, str, int]
 """Key of a webhook: configuration, name, and its index in the configuration."""

@@ -10,12 +10,6 @@ request for a client certificate of the privileged group (`system:masters`) is r
 `plugin/pkg/admission/certificates/util.go`.
 """
 
-import base64
-
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.x509.oid import NameOID
-
 from apiserver_fake.registry.authorization.authorizer import authorize
 from apiserver_fake.registry.errors import forbidden
 from apiserver_fake.registry.strategy import WriteContext
@@ -26,8 +20,6 @@ from services.api.wire import Request
 
 SIGNERS = "signers.certificates.k8s.io"
 PRIVILEGED = "system:masters"
-UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
-"""Exceptions that the library raises for a certificate or a signing request that it cannot read."""
 
 
 def check_subject(new: Document, ctx: WriteContext) -> None:
@@ -35,12 +27,14 @@ def check_subject(new: Document, ctx: WriteContext) -> None:
     spec = new["spec"]
     if spec["signerName"] != KUBE_CLIENT:
         return
+    from apiserver_fake.registry.validation.pem import organizations_of_request
+
     name = new["metadata"]["name"]
     try:
-        subject = x509.load_pem_x509_csr(base64.b64decode(spec["request"])).subject
-    except UNREADABLE as error:
+        organizations = organizations_of_request(spec["request"])
+    except ValueError as error:
         raise forbidden(REQUESTS, name, f"failed to parse CSR: {error}") from None
-    if any(each.value == PRIVILEGED for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)):
+    if PRIVILEGED in organizations:
         why = f"use of {KUBE_CLIENT} signer with {PRIVILEGED} group is not allowed"
         raise forbidden(REQUESTS, name, why)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from services.api.errors import ApiError
 from services.api.identity import MASTERS_GROUP, SERVICE_ACCOUNT_PREFIX, Identity
 from services.api.wire import Request
-from services.cel.libraries.authorization import Asker, Decision, Question
+from services.cel.questions import Asker, Decision, Question
 
 Check = Callable[[Identity, Request], object]
 """Function that raises Forbidden if that identity may not make the request."""

@@ -5,12 +5,6 @@ The texts are upstream's (`pkg/apis/certificates/validation`,
 `pkg/registry/certificates/certificates/strategy.go`).
 """
 
-import base64
-import re
-
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-
 from apiserver_fake.registry.admission import certificates
 from apiserver_fake.registry.strategy import WriteContext, declare_strategy, keep_all_but_status, keep_status
 from apiserver_fake.registry.validation.fields import Field, Report, Struct
@@ -24,7 +18,6 @@ from apiserver_fake.registry.validation.formats import (
     path_segment,
     required,
     signer_name,
-    value_text,
 )
 from services.api.kinds.certificatesigningrequest import APPROVED, DENIED, FAILED, LEGACY_UNKNOWN, REQUESTS
 from services.api.meta import Document
@@ -59,30 +52,10 @@ SHORTEST_S = 600
 
 
 def _request(text: str, path: str, report: Report) -> Causes:
-    if why := _fault_of_request(text):
+    from apiserver_fake.registry.validation.pem import fault_of_request
+
+    if why := fault_of_request(text):
         yield invalid(path, text, why)
-
-
-def _fault_of_request(text: str) -> str:
-    try:
-        request = x509.load_pem_x509_csr(base64.b64decode(text))
-    except certificates.UNREADABLE:
-        return "PEM block type must be CERTIFICATE REQUEST"
-    try:
-        key, is_valid = request.public_key(), request.is_signature_valid
-    except certificates.UNREADABLE:
-        return "x509: cannot verify signature: algorithm unimplemented"
-    if isinstance(key, tuple(_FORGED)) and not is_valid:
-        return next(why for kind, why in _FORGED.items() if isinstance(key, kind))
-    return ""
-
-
-_FORGED: dict[type, str] = {
-    rsa.RSAPublicKey: "crypto/rsa: verification error",
-    ec.EllipticCurvePublicKey: "x509: ECDSA verification failure",
-    ed25519.Ed25519PublicKey: "x509: Ed25519 verification failure",
-}
-"""Go's error texts for a signature that was not made with the key in the request."""
 
 
 def _usages(spec: Document, at: str, report: Report) -> Causes:
@@ -201,32 +174,17 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
 def _validate_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
     yield from check_conditions(conditions_of(new))
     before, after = ((each.get("status") or {}).get("certificate") for each in (old, new))
-    if after and before != after and (why := _fault_of_certificate(after)):
-        yield invalid("status.certificate", "<certificate data>", why)
+    if after and before != after:
+        from apiserver_fake.registry.validation.pem import fault_of_certificates
+
+        if why := fault_of_certificates(after):
+            yield invalid("status.certificate", "<certificate data>", why)
     yield from removed_conditions(old, new)
     for kind in (APPROVED, DENIED):
         if len(_places(kind, conditions_of(new))) > len(_places(kind, conditions_of(old))):
             yield forbidden("status.conditions", f'updates may not add a condition of type "{kind}"')
     if before and before != after:
         yield forbidden("status.certificate", "updates may not modify existing certificate content")
-
-
-_BLOCK = re.compile(rb"-----BEGIN ([^-\n]*)-----\r?\n(.*?)-----END \1-----", re.DOTALL)
-
-
-def _fault_of_certificate(text: str) -> str:
-    """Return what is wrong with certificates in PEM and base64; "" for nothing."""
-    blocks = _BLOCK.findall(base64.b64decode(text))
-    for kind, body in blocks:
-        if kind != b"CERTIFICATE":
-            return f"only CERTIFICATE PEM blocks are allowed, found {value_text(kind.decode(errors='replace'))}"
-        if b":" in body:
-            return "no PEM block headers are permitted"
-        try:
-            x509.load_der_x509_certificate(base64.b64decode(body))
-        except certificates.UNREADABLE:
-            return "x509: malformed certificate"
-    return "" if blocks else "must contain at least one CERTIFICATE PEM block"
 
 
 STRATEGIES = {

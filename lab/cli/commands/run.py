@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from lab.cli.command_table import no_collection
 from lab.cli.output import fail, output_option, refusing, set_option
 from lab.cli.run_options import running_mesh_options, runs_option, sweep_options
 from lab.cli.scenario_files import SCENARIO
@@ -97,7 +98,8 @@ def run(
     with refusing(ScriptError):
         scenarios = [load_scenario(path) for path in files]
     # Only now is the mesh imported: a mistake in a file is reported before.
-    from lab.cli.scenario_runs import How, perform_runs, perform_sweep
+    with no_collection():
+        from lab.cli.scenario_runs import How, perform_runs, perform_sweep
 
     if is_sweep:
         perform_sweep(given, scenarios, range(seed, seed + seeds), assignments, record, workers, runs, output)

@@ -9,10 +9,11 @@ Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/library/authz
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from services.cel.declarations import Library, on
 from services.cel.formats import FORMATS
+from services.cel.questions import Asker, Decision, Question
 from services.cel.types import BOOL, STRING, object_of
 from services.cel.values import EvaluationError, register
 
@@ -22,42 +23,6 @@ PATH_CHECK: Final = object_of(f"{_PACKAGE}PathCheck")
 GROUP_CHECK: Final = object_of(f"{_PACKAGE}GroupCheck")
 RESOURCE_CHECK: Final = object_of(f"{_PACKAGE}ResourceCheck")
 DECISION: Final = object_of(f"{_PACKAGE}Decision")
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question about a user's permission: either on `path`, or on a resource; empty fields are unset.
-
-    Selectors that cannot be parsed do not narrow the question; the authorizer must handle them.
-    """
-
-    user: str
-    verb: str
-    path: str = ""
-    group: str = ""
-    resource: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    field_selector: str = ""
-    label_selector: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Answer of an authorizer. No opinion counts as not allowed; `error` says why there is no opinion."""
-
-    allowed: bool
-    reason: str = ""
-    error: str = ""
-
-
-class Asker(Protocol):
-    """An authorizer, in the form that expressions call."""
-
-    def __call__(self, question: Question, /) -> Decision:
-        """Return the decision on the question."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

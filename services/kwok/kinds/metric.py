@@ -7,7 +7,6 @@ import math
 import re
 from typing import Final, Literal
 
-from services.kwok import expressions
 from services.kwok.kind import Kind, Part
 
 ROOT: Final = "/metrics"
@@ -71,9 +70,7 @@ class Metric(Part, frozen=True):
             _check(self.value, ".value")
         allowed = VARIABLES[self.dimension]
         for path, text in self.expressions():
-            if other := sorted(
-                expressions.compile_program(text, has_usage=True).names & VARIABLES["container"] - allowed
-            ):
+            if other := sorted(_names_in(text) & VARIABLES["container"] - allowed):
                 raise ValueError(f"{path}: {text!r} names {other[0]}, and the dimension is {self.dimension}")
         for path, names in (
             (".labels", [each.name for each in self.labels]),
@@ -105,9 +102,17 @@ class Spec(Part, frozen=True):
             raise ValueError(f".path {self.path!r}: want {NODE_NAME} once, or not at all")
 
 
+def _names_in(expression: str) -> frozenset[str]:
+    """Return the variables of an expression. Raises: ValueError."""
+    # Only here: CEL is large, and few meshes have such documents.
+    from services.kwok.expressions import compile_program
+
+    return compile_program(expression, has_usage=True).names
+
+
 def _check(expression: str, path: str) -> None:
     try:
-        expressions.compile_program(expression, has_usage=True)
+        _names_in(expression)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

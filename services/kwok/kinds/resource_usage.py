@@ -3,10 +3,12 @@
 Source: kubernetes-sigs/kwok pkg/apis/v1alpha1/resource_usage_types.go.
 """
 
-from services.cel.quantities import Quantity, quantity
-from services.cel.values import EvaluationError
-from services.kwok import expressions
+from typing import TYPE_CHECKING
+
 from services.kwok.kind import Entry, Kind, Part
+
+if TYPE_CHECKING:
+    from services.cel.quantities import Quantity
 
 
 class Use(Part, frozen=True):
@@ -19,6 +21,10 @@ class Use(Part, frozen=True):
         """Raise ValueError, beginning with the path of the invalid part."""
         if self.value is None and self.expression is None:
             raise ValueError(f"{path}: want value or expression")
+        # Only here, and below: CEL is large, and few meshes have such documents.
+        from services.cel.values import EvaluationError
+        from services.kwok import expressions
+
         if self.value is not None:
             try:
                 self.quantity()
@@ -30,8 +36,10 @@ class Use(Part, frozen=True):
             except ValueError as error:
                 raise ValueError(f"{path}.expression: {error}") from None
 
-    def quantity(self) -> Quantity | None:
+    def quantity(self) -> "Quantity | None":
         """Return the quantity; None if it is not set. Raises: EvaluationError."""
+        from services.cel.quantities import quantity
+
         return quantity(str(self.value)) if self.value is not None else None
 
 

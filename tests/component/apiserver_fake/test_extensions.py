@@ -25,6 +25,7 @@ result = simulate(load_scenario(sys.argv[1]), seed=1)
 assert result.passed, result.error
 print(*sorted(name for name in sys.modules if name.startswith("apiserver_fake.extensions.")))
 print(*sorted(name for name in sys.modules if name.startswith(("apiserver_fake.rest.", "apiserver_fake.grpc.", "aiohttp"))))
+print(*sorted(name for name in sys.modules if name.startswith(("services.cel.", "services.kwok.expressions", "cryptography"))))
 """
 
 
@@ -120,11 +121,12 @@ def test_a_definition_is_served_though_nothing_was_loaded_for_it_before():
     simloop.run(run())
 
 
-def test_a_simulation_that_needs_no_extension_imports_none_and_no_server():
+def test_a_simulation_that_needs_no_extension_imports_none_and_no_server_and_no_expressions():
     command = [sys.executable, "-c", ALONE, str(ROOT / "experiments" / "unbinding" / "limit.txt")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
-    extensions, servers = (line.split() for line in done.stdout.split("\n")[:2])
+    extensions, servers, expressions = (line.split() for line in done.stdout.split("\n")[:3])
     assert extensions == ["apiserver_fake.extensions.points", "apiserver_fake.extensions.register"]
     assert servers == []
+    assert expressions == ["services.cel.faults", "services.cel.questions"]

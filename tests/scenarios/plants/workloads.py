@@ -4,7 +4,7 @@ from pathlib import Path
 
 from scheduler.framework.status import SUCCESS
 from scheduler.plugins.gang_scheduling import GangScheduling
-from services.controllers import shared_replicas
+from services.controllers import shared_pods
 from services.controllers.garbage_collector.controller import GarbageCollector
 from services.controllers.job import controller as job
 from services.controllers.job import survey as job_survey
@@ -67,7 +67,10 @@ def releases_a_member_before_its_gang_is_complete(monkeypatch):
 
 
 def counts_no_pod_as_ready(monkeypatch):
-    monkeypatch.setattr(shared_replicas, "available_in_s", lambda pod, min_ready_s, wall_s: None)
+    add = shared_pods._add
+    monkeypatch.setattr(
+        shared_pods, "_add", lambda count, fact, number: add(count, fact._replace(is_ready=False), number)
+    )
 
 
 PLANTS = [

@@ -23,7 +23,6 @@ from apiserver_fake.registry.validation.formats import (
 )
 from apiserver_fake.registry.validation.pod.placement import NODE_SELECTOR_TERMS
 from services.api.meta import Document
-from services.cel.device_selectors import SelectorError, SelectorTooComplex, check_new_selector
 
 LIST_MAX, OPAQUE_BYTES_MAX, EXPRESSION_BYTES_MAX = 32, 10 * 1024, 10 * 1024
 DRIVER_NAME_MAX, POOL_NAME_MAX, ID_MAX = 63, 253, 32
@@ -110,6 +109,9 @@ def _selector(selector: Document, at: str, report: Report) -> Causes:
         return
     if report.update is not None and _same_selectors(*report.update):
         return
+    # Only here: CEL is large, and few clusters have selectors.
+    from services.cel.device_selectors import SelectorError, SelectorTooComplex, check_new_selector
+
     gates = report.switches
     try:
         check_new_selector(
