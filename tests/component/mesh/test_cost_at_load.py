@@ -25,20 +25,10 @@ PODS_A_BATCH, LIFE_S = 100, 5
 FEW, MANY = (20, 30), (200, 300)
 """Nodes, and pods of each half, of the two cases."""
 MARKS = ("wait 10.5s", "wait 1.5s", "wait 1.6s", "wait 1.7s")
-CEILINGS = {"calls": 23_500, "callbacks": 250}
-"""Calls and callbacks a pod of the second half in the larger case, lab included. The test says when one is too high."""
+CEILINGS = {"calls": 12_500, "callbacks": 190}
+"""Calls and callbacks a pod of the second half in the larger case, lab included. One that is a tenth too high fails, too."""
 GROWTH_MAX, MORE_MAX = 1.25, 16.0
 """Ratio and number by which a pod's calls of one function may exceed those of the smaller case; both make growth."""
-GROWS_TODAY = {
-    "<string> <lambda>",
-    "lab/scenarios/invariants/view.py <lambda>",
-    "lab/scenarios/invariants/view.py Commit.seen_by",
-    "lab/scenarios/invariants/view.py matcher.<locals>.matches",
-    "lab/scenarios/script/expectation.py Judging._passes",
-    "services/api/meta.py ObjectMeta.key",
-    "services/api/meta.py ObjectMeta.rv",
-}
-"""What is known to grow: an expectation that counts all pods, and I15's walk over all nodes. Take out what is cured."""
 
 
 def scenario_text(nodes, half):
@@ -130,17 +120,17 @@ def cost():
 
 
 def test_no_function_is_called_for_a_pod_more_often_the_more_pods_are_stored(cost):
-    assert growing(cost["large"].first, cost["large"].second).keys() - GROWS_TODAY == set()
+    assert growing(cost["large"].first, cost["large"].second) == {}
 
 
 def test_no_function_is_called_for_a_pod_more_often_the_more_nodes_there_are(cost):
-    assert growing(cost["small"].second, cost["large"].second).keys() - GROWS_TODAY == set()
+    assert growing(cost["small"].second, cost["large"].second) == {}
 
 
-def test_a_pod_costs_no_more_calls_and_callbacks_than_before(cost):
+def test_a_pod_costs_no_more_calls_and_callbacks_than_before_and_no_ceiling_is_too_high(cost):
     seen = {"calls": sum(cost["large"].second.values()), "callbacks": cost["large"].callbacks}
 
-    assert {name: seen[name] for name in CEILINGS if not seen[name] <= CEILINGS[name]} == {}
+    assert {name: seen[name] for name in CEILINGS if not 0.9 * CEILINGS[name] <= seen[name] <= CEILINGS[name]} == {}
 
 
 def test_growth_is_seen_where_a_pod_calls_a_function_once_for_every_node():
