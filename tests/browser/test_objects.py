@@ -17,6 +17,7 @@ def test_the_list_has_kubectls_columns_and_the_state_of_the_version(replay, hist
     page = new_page()
     page.open(f"{replay.as_uri()}#/objects/po")
     page.until("() => document.querySelectorAll('.vrow').length > 5")
+    page.until("() => document.querySelectorAll('.vhead button').length > 5")
     titles = page.ask("() => [...document.querySelectorAll('.vhead button')].map((button) => button.textContent)")
 
     assert ["Namespace", "Name", "Ready", "Status", "Restarts", "Age"] == titles
