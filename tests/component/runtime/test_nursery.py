@@ -66,7 +66,7 @@ def test_it_runs_the_module_with_arguments_and_environment_and_reports_its_exit_
 def test_it_has_its_own_session_and_name_and_dies_of_a_signal(forked):
     async def body(_, spawn, log):
         child = await spawn("--server", "127.0.0.1:1", "--name", "anyone")
-        while b"claim" not in lines_of(child.pid):  # noqa: ASYNC110  a process tells nobody its name
+        while b"claim" not in lines_of(child.pid):  # noqa: ASYNC110  the kernel has no event for a changed command line
             await asyncio.sleep(0.01)
         found = lines_of(child.pid), os.getsid(child.pid), kernel.state_and_parent(child.pid)[1]
         child.send_signal(signal.SIGKILL)
