@@ -6,6 +6,7 @@ the row's.
 """
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,10 +96,16 @@ COMMANDS: dict[str, Row] = {row.name: row for rows in SECTIONS.values() for row 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Import what a command needs without garbage collections, and leave it out of later ones: modules stay."""
+    """Import what a command needs without garbage collections, and leave it out of later ones: modules stay.
+
+    Where nothing is imported, because an earlier call of this process did it, nothing is left out.
+    """
+    modules_before, was_enabled = len(sys.modules), gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
-        gc.enable()
+        if len(sys.modules) > modules_before:
+            gc.freeze()
+        if was_enabled:
+            gc.enable()

@@ -82,7 +82,7 @@ def run(
     every version of every object, every event line and every decision. `keplab get --recording FILE --at RV` and other
     commands read it. The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
     """
-    Switches.parse(assignments)
+    Switches.parse(assignments)  # a wrong switch is reported before anything is read
     given, files = files, tuple(_scenario_files(files))
     is_sweep = seeds > 1 or record is not None or workers > 0
     if is_sweep and (processes or schedule is not None):
