@@ -34,7 +34,7 @@ def gzip_of(body: bytes) -> bytes:
 
 async def compress(body: bytes) -> bytes:
     """Return the compressed form of a whole body; other requests are served meanwhile."""
-    return await asyncio.get_running_loop().run_in_executor(None, gzip_of, body)
+    return await asyncio.to_thread(gzip_of, body)
 
 
 class Part(NamedTuple):
@@ -100,7 +100,7 @@ class Parts:
         if len(text) <= AT_ONCE_BYTES:
             part = part_of(text)
         else:
-            part = await asyncio.get_running_loop().run_in_executor(None, part_of, text)
+            part = await asyncio.to_thread(part_of, text)
         if key is not None and key not in self._kept:
             self._kept[key] = part
             self._kept_bytes += len(part.deflated)

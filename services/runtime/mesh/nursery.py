@@ -89,7 +89,7 @@ class Nursery:
         """Fork a process that runs the module; None if it has to be executed. `log`: descriptor of its output."""
         if not self._is_usable or module not in LOADED:
             return None
-        # An answer that nobody waits for any more would be a process that nobody ends.
+        # A caller that is cancelled never gets the process, so it is ended here.
         forking = asyncio.create_task(self._fork(module, arguments, environment, log))
         try:
             return await asyncio.shield(forking)
