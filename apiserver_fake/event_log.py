@@ -276,21 +276,13 @@ class EventLines:
 
     def connection(self, identity: Identity, request: Request, answer: Connection | ApiError) -> None:
         """Write a connection request and admission's audit annotations, before the connection is opened or refused."""
-        data: Document = {
-            "verb": request.verb,
-            "path": _path(request.resource, request.namespace, request.name, request.subresource),
-        }
-        if answer.audit:
-            data["audit"] = dict(answer.audit)
+        path = _path(request.resource, request.namespace, request.name, request.subresource)
+        asked: Document = {"verb": request.verb, "path": path}
+        data = {**asked, "audit": dict(answer.audit)} if answer.audit else asked
         self._events.write("api.request", identity=identity.user, data=data)
         if isinstance(answer, ApiError):
-            refused = {
-                "verb": request.verb,
-                "path": _path(request.resource, request.namespace, request.name, request.subresource),
-                "code": answer.code,
-                "reason": answer.reason,
-            }
-            self._events.write("api.response", identity=identity.user, data={**refused, "definite": True})
+            refused = {**asked, "code": answer.code, "reason": answer.reason, "definite": True}
+            self._events.write("api.response", identity=identity.user, data=refused)
 
     def commits(self, changes: Sequence[Change], *, is_replayed: bool = False) -> None:
         """Write a line for each change, in the order of versions, before any watch shows it.

@@ -145,11 +145,12 @@ def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
         yield from _create_causes(new) if old is None else _update_causes(old, new)
 
 
-def _complete(event: Document) -> None:
+def _shorten(event: Document, ctx: WriteContext | None = None) -> None:
+    """Complete an event: its message is a text of the maximum length at most."""
     event["message"] = (event.get("message") or "")[:_MESSAGE_MAX]
 
 
-EVENT_FIELDS = Struct(Field("reason", form=plain_text), Field("message", form=plain_text), completion=_complete)
+EVENT_FIELDS = Struct(Field("reason", form=plain_text), Field("message", form=plain_text), completion=_shorten)
 _CHECKED = declare_strategy(EVENT_FIELDS, name=path_segment, rules=_rules)
 
 
@@ -185,8 +186,4 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
     return () if old is None and _is_valid(new, ctx) else _CHECKED.validate(old, new, ctx)
 
 
-def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    new["message"] = (new.get("message") or "")[:_MESSAGE_MAX]
-
-
-STRATEGIES = {"events": replace(_CHECKED, prepare_create=_prepare_create, validate=_validate)}
+STRATEGIES = {"events": replace(_CHECKED, prepare_create=_shorten, validate=_validate)}

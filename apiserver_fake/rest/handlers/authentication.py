@@ -64,7 +64,8 @@ class Authentication:
         """
         headers = request.headers
         host = headers.get("Host", "")
-        if not self._is_allowed(request, host):
+        local = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        if not is_allowed_host(host, self._allowed_hosts, local[0] if local else ""):
             raise Forbidden(f"the host name {host_name(host)[:100]!r} is not one of this server's")
         # Bytes that are not UTF-8 cannot be shown in an answer or stored in an object.
         if not request.raw_path.isascii() and not is_encodable(request.raw_path):
@@ -77,12 +78,6 @@ class Authentication:
         origin = headers.get("Origin", "")
         if origin and request.method in MUTATING and origin.lower() != f"{request.scheme}://{host}".lower():
             raise Forbidden("requests that change something must come from this server's own origin")
-
-    def _is_allowed(self, request: web.BaseRequest, host: str) -> bool:
-        if host_name(host) in self._allowed_hosts:
-            return True
-        local = request.transport.get_extra_info("sockname") if request.transport is not None else None
-        return is_allowed_host(host, self._allowed_hosts, local[0] if local else "")
 
     async def caller(self, request: web.BaseRequest) -> Identity:
         """Return the identity of the caller, or the user that it impersonates.

@@ -239,7 +239,7 @@ class Network:
             self._reply(transport, request, answer, begun.result())
 
     def _reply(self, transport: SimTransport, request: Request, answer: Answer | None, response: Response) -> None:
-        """Send an answer, unless nobody waits for it or the link loses it."""
+        """Send an answer, unless its caller has given up or the link loses it."""
         if answer is None:
             return
         link = self.profile(transport.life.component)
