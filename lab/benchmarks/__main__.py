@@ -7,10 +7,12 @@ only within one run, because they depend on the machine.
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Final, Protocol
 
 import click
 
@@ -34,6 +36,10 @@ from services.api.switches import Value
 
 Say = Callable[[str], None]
 RUNAWAY = Path("experiments/runaway")
+COMMITTED, PARTIAL = Path("docs/benchmarks"), Path("build/benchmarks")
+"""Folder of the report that is committed, and folder of one that is not whole."""
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C."""
 SIDE_BY_SIDE = ("kubelet.status_batching=immediate",)
 """Switches with which a node writes its pods' statuses concurrently. By default it writes one after the
 other, as upstream's status manager does.
@@ -52,31 +58,90 @@ PIECES = 40
 """Units measured before and after each part."""
 
 
+class Measure(Protocol):
+    """Function that measures one part, and adds its figures."""
+
+    def __call__(self, figures: Figures, say: Say, /, *, is_quick: bool) -> None:
+        """Measure with large or small workloads."""
+
+
 @click.command()
-@click.option(
-    "--quick", is_flag=True, help="run small workloads, about two minutes; nothing is written unless --out is given"
-)
+@click.option("--quick", is_flag=True, help="run small workloads, about two minutes; docs/benchmarks stays as it is")
 @click.option("--preliminary", is_flag=True, help="say in the report that other work ran beside it")
+@click.option(
+    "--part", "parts", multiple=True, metavar="PART", help="measure only this part; may be repeated; see --list"
+)
+@click.option("--list", "is_listed", is_flag=True, help="list the parts")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="directory of the report; default: docs/benchmarks",
+    help="directory of the report; default: docs/benchmarks for a whole run, else build/benchmarks",
 )
-def main(quick: bool, preliminary: bool, out: Path | None) -> None:
-    """Measure everything that the project reports, on this machine, in one go."""
+def main(quick: bool, preliminary: bool, parts: tuple[str, ...], is_listed: bool, out: Path | None) -> None:
+    """Measure everything that the project reports, on this machine, in one go.
+
+    What is measured so far is always in build/benchmarks, also after Ctrl-C or a part that failed. A whole run
+    in which no part failed replaces docs/benchmarks.
+    """
+    names = tuple(PARTS)
+    if is_listed:
+        click.echo("\n".join(names))
+        return
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        raise click.UsageError(f"--part {unknown[0]!r}: want one of {', '.join(names)}")
+    sys.exit(_main(Choice(quick, preliminary, parts or names), out))
+
+
+def _main(choice: "Choice", out: Path | None) -> int:
     begun = time.perf_counter()
 
     def say(text: str) -> None:
         click.echo(f"[{time.perf_counter() - begun:5.1f} s] {text}")
 
-    figures = measure(say, is_quick=quick)
+    figures = Figures(this_machine(), round(os.getloadavg()[0], 2), aims=read_aims(), last=last_figures())
+
+    def keep(folder: Path) -> None:
+        write(figures, folder, command=choice.command, is_preliminary=choice.is_preliminary)
+
+    failures: dict[str, str] = {}
+    try:
+        for name in choice.parts:
+            try:
+                with _part(figures, name):
+                    PARTS[name](figures, say, is_quick=choice.is_quick)
+            except Exception as error:
+                failures[name] = f"{type(error).__name__}: {error}"
+                say(f"{name}: {failures[name]}; the other parts are measured")
+            keep(out or PARTIAL)
+    except KeyboardInterrupt:
+        say(f"interrupted; what was measured is in {out or PARTIAL}")
+        return INTERRUPTED
     _show(figures)
-    target = out or (None if quick else Path("docs/benchmarks"))
-    if target is not None:
-        command = "python -m lab.benchmarks --quick" if quick else "make bench"
-        write(figures, target, command=command, is_preliminary=preliminary)
-        say(f"wrote {target}/figures.json and {target}/README.md")
+    if failures:
+        say(f"not measured: {', '.join(failures)}; the others are in {out or PARTIAL}")
+        return 1
+    target = out or (PARTIAL if choice.is_quick or choice.parts != tuple(PARTS) else COMMITTED)
+    keep(target)
+    say(f"wrote {target}/figures.json and {target}/README.md")
+    return 0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is measured: the names of the parts, and whether with small workloads."""
+
+    is_quick: bool
+    is_preliminary: bool
+    parts: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """The command that measures the same."""
+        parts = () if self.parts == tuple(PARTS) else tuple(f"--part {name!r}" for name in self.parts)
+        words = ("--quick",) * self.is_quick + parts
+        return " ".join(("python -m lab.benchmarks", *words)) if words else "make bench"
 
 
 def _show(figures: Figures) -> None:
@@ -93,30 +158,6 @@ def _show(figures: Figures) -> None:
     for row in figures.aims.rows:
         if row.what:
             click.echo(f"{row.what:<58} not measured; aim {'≤' if row.at_least is None else '≥'} {row.limit:g}")
-
-
-def measure(say: Say, *, is_quick: bool = False) -> Figures:
-    """Measure and return all figures; takes about twenty minutes, or two with `is_quick`."""
-    load = round(os.getloadavg()[0], 2)
-    figures = Figures(this_machine(), load, aims=read_aims(), last=last_figures())
-    parts: tuple[tuple[str, Callable[[], None]], ...] = (
-        ("start", lambda: _start(figures, say)),
-        ("simulations of lives", lambda: _lives(figures, say, is_quick=is_quick)),
-        ("simulations", lambda: _simulate(figures, say, is_quick=is_quick)),
-        ("storm", lambda: _storm(figures, say, seeds=1 if is_quick else 5)),
-        ("device selectors", lambda: _cel(figures, say)),
-        ("fan-out", lambda: _fan_out(figures, say, is_quick=is_quick)),
-        ("REST", lambda: _rest(figures, say, is_quick=is_quick)),
-        ("mesh", lambda: _meshes(figures, say, is_quick=is_quick)),
-        ("kubelets", lambda: _kubelet_host(figures, say, is_quick=is_quick)),
-        ("reliability", lambda: reliability_figures.measure(figures, say, is_quick=is_quick)),
-        ("scheduler", lambda: _scheduler(figures, say, is_quick=is_quick)),
-        ("allocator", lambda: _allocator(figures, say, is_quick=is_quick)),
-    )
-    for name, run in parts:
-        with _part(figures, name):
-            run()
-    return figures
 
 
 @contextmanager
@@ -154,13 +195,17 @@ def _lives(figures: Figures, say: Say, *, is_quick: bool) -> None:
     figures.add("simulation.runaway.units_per_pod", "a pod of the runaway, arm fail", result.units_per_pod, "units/pod")
 
 
-def _start(figures: Figures, say: Say) -> None:
+def _start(figures: Figures, say: Say, *, is_quick: bool) -> None:
     say("starting a mesh of three nodes, and calling it one by one")
     result = bench_start(nodes=3)
     figures.runs.append({"workload": "Start", **result.document()})
+    nodes = bench_mesh(nodes=5, pods=50, engine="memory")
+    figures.runs.append(nodes.document())
+    figures.add("start.nodes.5_s", "start of a mesh to all of 5 nodes Ready", nodes.nodes_ready_s, "s")
     figures.add("start.first_running_s", "nothing → first pod Running, 3 nodes, SQLite", result.first_running_s, "s")
-    for name, size in result.idle_rss_mib.items():
+    for name, size in result.idle_pss_mib.items():
         figures.add(f"idle_mib.{name}", f"memory at rest, {name}", size, "MiB", at_most=60)
+        figures.add(f"idle_rss_mib.{name}", "… with all pages that it shares", result.idle_rss_mib[name], "MiB")
     figures.add("call.get_p50_ms", "one call after the other, get, p50", result.call_p50_ms["get"], "ms")
     figures.add(
         "call.create_p50_ms", "one call after the other, durable create, p50", result.call_p50_ms["create"], "ms"
@@ -185,16 +230,17 @@ def _simulate(figures: Figures, say: Say, *, is_quick: bool) -> None:
         figures.add(f"simulation.{name}", f"simulated seconds a second, {title}", round(rate, 1), "s/s", at_least=aim)
 
 
-def _storm(found: Figures, say: Say, *, seeds: int) -> None:
+def _storm(figures: Figures, say: Say, *, is_quick: bool) -> None:
+    seeds = 1 if is_quick else 5
     say(f"simulating a storm of rejections, {seeds} seeds")
     scenario = load_scenario(Path("experiments/unbinding/storm.txt"))
     walls = [simulate(scenario, seed=seed).wall_s for seed in range(seeds)]
-    found.runs.append({"workload": "SimulateStorm", "wall_s": [round(wall_s, 3) for wall_s in walls]})
+    figures.runs.append({"workload": "SimulateStorm", "wall_s": [round(wall_s, 3) for wall_s in walls]})
     rate = round(seeds / sum(walls), 2)
-    found.add("simulation.storm", "seeds a second, one core, the storm of 200 replicas", rate, "1/s")
+    figures.add("simulation.storm", "seeds a second, one core, the storm of 200 replicas", rate, "1/s")
 
 
-def _cel(figures: Figures, say: Say) -> None:
+def _cel(figures: Figures, say: Say, *, is_quick: bool) -> None:
     say("device selectors")
     result = bench_cel()
     figures.runs.append(result.document())
@@ -205,13 +251,13 @@ def _cel(figures: Figures, say: Say) -> None:
         figures.add(f"cel.{name}.compilations_per_s", f"compilations of a selector, {name}", rate, "1/s")
 
 
-def _fan_out(found: Figures, say: Say, *, is_quick: bool) -> None:
+def _fan_out(figures: Figures, say: Say, *, is_quick: bool) -> None:
     watchers, changes = (20, 200) if is_quick else (100, 1_000)
     say(f"{changes} changes to {watchers} watchers")
     result = bench_fan_out(watchers=watchers, changes=changes)
-    found.runs.append({"workload": "FanOut", **result.document()})
-    found.add("watch.events_per_s", f"watch events received by {watchers} watchers", result.events_per_s, "events/s")
-    found.add("watch.server_us_per_event", "CPU of the API server for each", result.server_us_per_event, "µs")
+    figures.runs.append({"workload": "FanOut", **result.document()})
+    figures.add("watch.events_per_s", f"watch events received by {watchers} watchers", result.events_per_s, "events/s")
+    figures.add("watch.server_us_per_event", "CPU of the API server for each", result.server_us_per_event, "µs")
 
 
 def _rest(figures: Figures, say: Say, *, is_quick: bool) -> None:
@@ -312,10 +358,30 @@ def _scheduler(figures: Figures, say: Say, *, is_quick: bool) -> None:
         figures.add(name, run.title, result.pods_per_s, "pods/s", at_least=run.aim or None)
         name = f"scheduler.{run.form}.{run.workload}.{run.nodes}.units_per_pod"
         figures.add(name, f"… CPU a pod, {run.title}", round(result.units_per_pod, 2), "units/pod")
+        if run.form == "mesh" and result.claims:
+            name = f"claims.mesh.{run.workload}.{run.nodes}.per_s"
+            rate = round(result.pods_per_s * result.claims / result.pods, 1)
+            figures.add(name, f"claims allocated, {run.title}", rate, "claims/s")
     for name, times in growth(figures.scheduler).items():
         title = f"{name}, CPU a pod, 15,000 nodes over 500"
         figures.add(f"scheduler.algorithm.{name}.growth", title, times, "times", at_most=LARGE / SMALL)
 
 
+PARTS: Final[Mapping[str, Measure]] = {
+    "start": _start,
+    "lives": _lives,
+    "simulations": _simulate,
+    "storm": _storm,
+    "selectors": _cel,
+    "fan-out": _fan_out,
+    "rest": _rest,
+    "mesh": _meshes,
+    "kubelets": _kubelet_host,
+    "reliability": reliability_figures.measure,
+    "scheduler": _scheduler,
+    "allocator": _allocator,
+}
+"""The parts of a run, in order."""
+
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -15,17 +15,9 @@ import msgspec
 from kubelet.node.definition import NodeDefinition
 from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option, switch_option
 from lab.benchmarks.result import Result
-from lab.benchmarks.running_mesh import (
-    LIMIT_S,
-    LOAD,
-    follow_pods,
-    many,
-    quiet_arguments,
-    rounded_quantile,
-    running_mesh,
-)
+from lab.benchmarks.running_mesh import LIMIT_S, LOAD, follow, many, quiet_arguments, rounded_quantile, running_mesh
 from lab.benchmarks.workloads.capacity import TooManyPods, check_default_nodes
-from services.api.meta import View
+from services.api.meta import Condition, View
 from services.api.switches import Switches
 from services.api.wire import Api, Request, WatchEvent
 
@@ -51,7 +43,8 @@ class BenchResult(Result):
 
     `cpu_us_per_pod`: CPU of all processes of the mesh together, without the load generator;
     `cpu_us_per_pod_by_process` includes it, as "load". `rss_mib` and `idle_rss_mib`: memory by process, after
-    the load and before it.
+    the load and before it. `start_s`: seconds until the processes were ready; `nodes_ready_s`: seconds until
+    all nodes were Ready and without taints.
     """
 
     workload: str
@@ -70,6 +63,7 @@ class BenchResult(Result):
     rss_mib: dict[str, float]
     idle_rss_mib: dict[str, float]
     start_s: float
+    nodes_ready_s: float = 0.0
 
 
 _RESOURCES = {"requests": {"cpu": "10m", "memory": "10Mi"}}
@@ -99,7 +93,7 @@ class Stopwatch:
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Watch pods inside the context."""
-        following = asyncio.create_task(follow_pods(self._api, self._note, lambda: None))
+        following = asyncio.create_task(follow(self._api, "pods", self._note, lambda: None))
         try:
             yield
         finally:
@@ -141,21 +135,53 @@ def check_fits(nodes: int, pods: int) -> None:
     check_default_nodes(nodes=nodes, pods=pods, requests=_RESOURCES["requests"], allocatable=allocatable)
 
 
+class _Taint(View, frozen=True):
+    key: str = ""
+
+
+class _NodeSpec(View, frozen=True):
+    taints: tuple[_Taint, ...] = ()
+
+
+class _NodeStatus(View, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class _NodeState(View, frozen=True):
+    """View of a node with its taints and its conditions."""
+
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the node is Ready and without taints."""
+        is_ready = any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+        return is_ready and not self.spec.taints
+
+
 async def wait_for_nodes(api: Api, nodes: int) -> None:
     """Return when that many nodes are Ready and untainted. Raises: TimeoutError."""
-    deadline = time.perf_counter() + LIMIT_S
-    while True:
-        answer = await api.call(Request(verb="list", resource="nodes"))
-        ready = sum(
-            any(c["type"] == "Ready" and c["status"] == "True" for c in item["status"].get("conditions", ()))
-            and not item["spec"].get("taints")
-            for item in msgspec.json.decode(answer.unwrap().body).get("items", ())
-        )
-        if ready >= nodes:
-            return
-        if time.perf_counter() > deadline:
-            raise TimeoutError(f"{ready} of {nodes} nodes are Ready after {LIMIT_S:g} s")
-        await asyncio.sleep(0.5)
+    decode, usable, enough = msgspec.json.Decoder(_NodeState).decode, set[str](), asyncio.Event()
+
+    def note(event: WatchEvent, _: float) -> None:
+        if event.type in ("ADDED", "MODIFIED") and decode(event.body).is_usable:
+            usable.add(event.name)
+        else:
+            usable.discard(event.name)
+
+    def then() -> None:
+        if len(usable) >= nodes:
+            enough.set()
+
+    following = asyncio.create_task(follow(api, "nodes", note, then))
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await enough.wait()
+    except TimeoutError:
+        raise TimeoutError(f"{len(usable)} of {nodes} nodes are Ready after {LIMIT_S:g} s") from None
+    finally:
+        following.cancel()
 
 
 async def _measure(
@@ -166,7 +192,8 @@ async def _measure(
         nodes=nodes, hosts=1, engine=engine, switches=switches, arguments=quiet_arguments()
     ) as mesh:
         await wait_for_nodes(mesh.api, nodes)
-        say(f"{nodes} nodes are Ready after {time.perf_counter() - begun:.1f} s")
+        nodes_ready_s = time.perf_counter() - begun
+        say(f"{nodes} nodes are Ready after {nodes_ready_s:.1f} s")
         await asyncio.sleep(2.0)
         idle = mesh.rss_mib()
         watch = Stopwatch(mesh.api, pods)
@@ -195,6 +222,7 @@ async def _measure(
             rss_mib=mesh.rss_mib(),
             idle_rss_mib=idle,
             start_s=round(mesh.start_s, 2),
+            nodes_ready_s=round(nodes_ready_s, 2),
         )
 
 

@@ -30,7 +30,7 @@ class SchedulerBench(Result):
     processes but the load generator. `by_plugin` and `by_extension_point` count a plugin's own time, without
     plugins that it calls; `by_part` is the rest. `units_per_pod`: the same CPU time in units (`units.py`).
     `node_evaluations_per_core_s`: nodes on which filters judged a pod, divided by the CPU seconds of the
-    measured pods; known only for `algorithm`.
+    measured pods; known only for `algorithm`. `claims`: ResourceClaims that the measured pods brought.
     """
 
     workload: str
@@ -47,6 +47,7 @@ class SchedulerBench(Result):
     unschedulable_attempts: int = 0
     evicted: int = 0
     resize_attempts: int = 0
+    claims: int = 0
     units_per_pod: float = 0.0
     unit_us: float = 0.0
     node_evaluations_per_core_s: float = 0.0

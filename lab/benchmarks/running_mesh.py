@@ -44,6 +44,18 @@ def rss_mib(pid: int) -> float:
         return 0.0
 
 
+def pss_mib(pid: int) -> float:
+    """Return the proportional memory of a process in MiB; 0 if it has exited.
+
+    A page that several processes share is divided among them: those of a mesh share what their common importer loaded.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), 0.0)
+
+
 class Meter:
     """CPU time of processes since the meter was created, by process name."""
 
@@ -82,6 +94,10 @@ class RunningMesh:
     def rss_mib(self) -> dict[str, float]:
         """Return the resident memory of each process in MiB."""
         return {name: round(rss_mib(pid), 1) for name, pid in self.pids.items()}
+
+    def pss_mib(self) -> dict[str, float]:
+        """Return the proportional memory of each process in MiB."""
+        return {name: round(pss_mib(pid), 1) for name, pid in self.pids.items()}
 
     def meter(self, *, with_load: bool = False) -> Meter:
         """Start a meter for the processes; `with_load`: include this process, which generates the load."""
@@ -168,12 +184,14 @@ async def many(items: Iterable[T], do: Callable[[T], Awaitable[None]], at_once: 
             group.create_task(worker())
 
 
-async def follow_pods(api: Api, note: Callable[[WatchEvent, float], None], then: Callable[[], None]) -> None:
-    """Watch pods: call `note` with each event and its time, and `then` after each batch; resume when the watch ends."""
+async def follow(api: Api, resource: str, note: Callable[[WatchEvent, float], None], then: Callable[[], None]) -> None:
+    """Watch all objects of a resource, and resume when the watch ends. Call `note` with each event and its time, and
+    `then` after each batch.
+    """
     rv = ""
     while True:
         try:
-            async for batch in api.watch(WatchRequest(resource="pods", resource_version=rv)):
+            async for batch in api.watch(WatchRequest(resource=resource, resource_version=rv)):
                 now = time.perf_counter()
                 for event in batch:
                     rv = str(event.rv) if event.rv else rv

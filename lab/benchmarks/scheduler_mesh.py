@@ -16,7 +16,7 @@ import msgspec
 from lab.benchmarks.algorithm import Progress, TooSlow, where_the_time_goes
 from lab.benchmarks.mesh import PodState
 from lab.benchmarks.result import SchedulerBench, milliseconds
-from lab.benchmarks.running_mesh import LIMIT_S, LOAD, Meter, follow_pods, many, quiet_arguments, running_mesh
+from lab.benchmarks.running_mesh import LIMIT_S, LOAD, Meter, follow, many, quiet_arguments, running_mesh
 from lab.benchmarks.units import Calibrator
 from lab.benchmarks.workloads import documents, ops
 from lab.benchmarks.workloads.documents import NewObject
@@ -48,7 +48,7 @@ class Load:
 
     def __post_init__(self) -> None:
         self._decode = msgspec.json.Decoder(PodState).decode
-        self.meanwhile = [self.group.create_task(follow_pods(self.api, self._note, self._changed.set))]
+        self.meanwhile = [self.group.create_task(follow(self.api, "pods", self._note, self._changed.set))]
 
     def _note(self, event: WatchEvent, now: float) -> None:
         bound = self.bound_s
@@ -227,6 +227,7 @@ async def _play(assignments: tuple[str, ...], workload: Workload, size: Size, pr
                 if isinstance(op, ops.CreatePods) and op.is_measured:
                     meter = mesh.meter(with_load=True)
                     measured = [pod.name for pod in documents.pods_of(op, step, size)]
+                    claims = sum(1 for _ in documents.claims_of(op, step, size))
                 await load.do(step, op)
             assert meter is not None, f"{workload.name} measures nothing"
             used = meter.spent_s()
@@ -249,6 +250,7 @@ async def _play(assignments: tuple[str, ...], workload: Workload, size: Size, pr
             p50_ms=milliseconds(waits, 0.5),
             p99_ms=milliseconds(waits, 0.99),
             rss_mib=mesh.rss_mib(),
+            claims=claims,
             cpu_us_per_pod_by_process={name: round(spent, 1) for name, spent in us_per_pod.items()},
             units_per_pod=round(units.units(1e-6 * cpu_us), 3),
             unit_us=round(1e6 * units.unit_s, 1),

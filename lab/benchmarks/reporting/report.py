@@ -37,7 +37,9 @@ What the figures mean:
   most of them is waiting in line.
 - *CPU a pod* is user and system time of the processes during the same span. Events for people are written behind
   the work, a few at a time, and some of them after it.
-- *memory at rest*: resident memory of a fresh mesh with three nodes and one pod.
+- *memory at rest*: of a fresh mesh with three nodes and one pod, as the kernel's PSS: a page that several processes
+  share is divided among them, since those of a mesh share what their common importer loaded. *With all pages that it
+  shares* is the resident memory, of which a mesh takes less than the sum.
 - *watch events*: as many watches of one kind on one connection; writer and watchers are one process, the same one.
 - *nodes in one process*: a mesh with one kubelet host; registered means that every node follows its pods. At rest and
   at a steady rate each process is watched for 20 s; 100 % is one core.

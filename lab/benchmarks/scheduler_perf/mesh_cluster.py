@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import aiohttp
 import msgspec
 
-from lab.benchmarks.running_mesh import RunningMesh, follow_pods, many, rss_mib
+from lab.benchmarks.running_mesh import RunningMesh, follow, many, rss_mib
 from lab.benchmarks.scheduler_perf.cluster import MB_OF_MIB, PRIORITY_CLASS, Failed, first_of, kind_of
 from lab.benchmarks.scheduler_perf.pods import Pods, PodState, SeenPod
 from lab.benchmarks.scheduler_perf.typed_values import with_text_amounts
@@ -52,7 +52,7 @@ class MeshCluster:
 
     def begin(self) -> None:
         """Watch the pods from now on."""
-        self._start(follow_pods(self._mesh.api, self._note, self._changed.set))
+        self._start(follow(self._mesh.api, "pods", self._note, self._changed.set))
 
     def stop_background(self) -> None:
         """Stop the tasks started by `every`; pods are still watched."""

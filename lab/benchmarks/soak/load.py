@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from lab.benchmarks.mesh import PodState
-from lab.benchmarks.running_mesh import follow_pods
+from lab.benchmarks.running_mesh import follow
 from lab.benchmarks.soak.figures import Counts
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kinds.pod import RUN
@@ -121,7 +121,7 @@ class Load:
     async def run(self) -> None:
         """Generate load until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(follow_pods(self.api, self._observe, lambda: None))
+            group.create_task(follow(self.api, "pods", self._observe, lambda: None))
             group.create_task(self._every(1 / self.rate, self._bare_pod))
             group.create_task(self._every(10 / self.rate, self._claiming_pod))
             group.create_task(self._every(20 / self.rate, self._new_job))
