@@ -10,7 +10,7 @@ import errno
 import resource
 import socket
 from asyncio import sslproto
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from ssl import SSLContext
@@ -33,6 +33,8 @@ TLS_BUFFER_BYTES: Final = 32 << 10
 SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 ACCEPTED_AT_ONCE: Final = 32
 """Connections accepted in one turn of the event loop; one costs some 20 µs."""
+BURST_S: Final = 1.0
+"""Seconds for which refused connections are counted before they are logged."""
 SAID_S: Final = 60.0
 """Minimum seconds between log lines about a shortage of descriptors, and between those about a limit."""
 
@@ -59,6 +61,9 @@ class Listener:
         self._addresses: dict[asyncio.BaseProtocol, str] = {}
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._refusals: Counter[tuple[str, str]] = Counter()
+        """Connections refused since the last report, by address and by whose limit it was."""
+        self._report: asyncio.TimerHandle | None = None
         self._silent: dict[socket.socket, tuple[str, asyncio.TimerHandle]] = {}
         """Connections whose clients have not begun the handshake: address, and timer of the limit."""
         self._begun: deque[tuple[socket.socket, str]] = deque()
@@ -95,6 +100,9 @@ class Listener:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._report is not None:
+            self._report.cancel()
+            self._report_refusals()
         for connection in list(self._silent):
             self._drop(connection, self._end_silence(connection))
         while self._begun:
@@ -131,23 +139,33 @@ class Listener:
                 self._admit(connection, address)
             else:
                 connection.close()
-                self._report_limit(address)
+                self._note_refusal(address)
             accepted += 1
             if accepted % ACCEPTED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # a connection that waits already is accepted without a turn of the loop
 
-    def _report_limit(self, address: str) -> None:
-        """Log that a connection was closed for a limit, once a minute: its client sees no more than a reset."""
-        now_s = self._clock.now()
-        if now_s - self._limit_said_s < SAID_S:
-            return
-        self._limit_said_s = now_s
+    def _note_refusal(self, address: str) -> None:
+        """Count a connection that is closed for a limit: its client sees no more than a reset, so it is logged."""
+        is_total = self.count.total >= self.count.most
+        self._refusals[address, "the server" if is_total else "the address"] += 1
+        if self._report is None:
+            delay_s = max(BURST_S, self._limit_said_s + SAID_S - self._clock.now())
+            self._report = asyncio.get_running_loop().call_later(delay_s, self._report_refusals)
+
+    def _report_refusals(self) -> None:
+        """Log what was refused since the last report, with the address of which most was."""
+        self._report, self._limit_said_s = None, self._clock.now()
+        ((address, limit_of), refused), *_ = self._refusals.most_common(1)
         count = self.count
-        is_total = count.total >= count.most
-        limit_of, open_now = ("the server", count.total) if is_total else ("the address", count.of(address))
         log.warning(
-            "rest.connections_refused", address=address, limit_of=limit_of, connections=open_now, refused=count.refused
+            "rest.connections_refused",
+            address=address,
+            limit_of=limit_of,
+            limit=count.most if limit_of == "the server" else count.most_of_one,
+            refused=refused,
+            refused_of_others=self._refusals.total() - refused,
         )
+        self._refusals.clear()
 
     async def _pause(self, why: str) -> None:
         self.pauses += 1

@@ -110,7 +110,7 @@ def test_a_client_that_stays_silent_is_dropped_and_one_that_waits_for_its_turn_e
     asyncio.run(asyncio.wait_for(scenario(), 30.0))
 
 
-def test_a_limit_is_logged_once_a_minute(tmp_path):
+def test_connections_that_a_limit_refused_are_logged_together():
     async def turn():
         await asyncio.sleep(0)
 
@@ -128,8 +128,9 @@ def test_a_limit_is_logged_once_a_minute(tmp_path):
         ends = asyncio.run(scenario())
 
     assert [b""] * 3 == ends
-    assert [("rest.connections_refused", "127.0.0.1", "the address", 2, 1)] == [
-        (line["event"], line["address"], line["limit_of"], line["connections"], line["refused"]) for line in lines
+    assert [("rest.connections_refused", "127.0.0.1", "the address", 2, 3, 0)] == [
+        (line["event"], line["address"], line["limit_of"], line["limit"], line["refused"], line["refused_of_others"])
+        for line in lines
     ]
 
 
