@@ -35,6 +35,8 @@ ACCEPTED_AT_ONCE: Final = 32
 """Connections accepted in one turn of the event loop; one costs some 20 µs."""
 BURST_S: Final = 1.0
 """Seconds for which refused connections are counted before they are logged."""
+ADDRESSES_MAX: Final = 256
+"""Addresses whose refused connections are counted apart."""
 SAID_S: Final = 60.0
 """Minimum seconds between log lines about a shortage of descriptors, and between those about a limit."""
 
@@ -147,7 +149,9 @@ class Listener:
     def _note_refusal(self, address: str) -> None:
         """Count a connection that is closed for a limit: its client sees no more than a reset, so it is logged."""
         is_total = self.count.total >= self.count.most
-        self._refusals[address, "the server" if is_total else "the address"] += 1
+        key = address, "the server" if is_total else "the address"
+        is_counted_apart = key in self._refusals or len(self._refusals) < ADDRESSES_MAX
+        self._refusals[key if is_counted_apart else ("others", key[1])] += 1
         if self._report is None:
             delay_s = max(BURST_S, self._limit_said_s + SAID_S - self._clock.now())
             self._report = asyncio.get_running_loop().call_later(delay_s, self._report_refusals)
