@@ -23,7 +23,9 @@ from services.api.meta import Document
 
 KEPT_BYTES_MAX = 48 << 20
 """Most bytes of stored objects whose form is cached; 5,000 pods are about 12 MB."""
-NODE, SESSION = "core.Node", "kubeletSession"
+MEMBERS_BYTES_MAX = 4 << 20
+"""Most bytes of members, as stored and completed, that are cached."""
+NODE_STATUS, SESSION = "core.NodeStatus", "kubeletSession"
 PIECE, PIECE_FOUND = 50, 500
 """Number of objects per piece of a list: completed anew, and found in the cache."""
 
@@ -110,6 +112,11 @@ class Encoding:
         """By stored object: what is inserted into it, or the whole form if that is not made by insertions."""
         self.kept_bytes, self._kept_bytes_max = 0, kept_bytes_max
         self._has_sessions = has_sessions
+        self._members: OrderedDict[tuple[str, str, bytes], bytes] = OrderedDict()
+        """Completed members of objects, by their types and how they are stored; empty if nothing is missing.
+
+        Pods of one template have the same spec, and a pod whose status changes keeps its spec."""
+        self._members_bytes = 0
         self.made = 0
         """How many objects were completed, not found."""
 
@@ -117,20 +124,51 @@ class Encoding:
         """Return one object's JSON with the zero values of its type."""
         if (full_body := self._find(body)) is not None:
             return full_body
-        start, end = metadata_slice(body)
-        # An object's own metadata has no zeros, and it is half of what is stored.
-        document: Document = msgspec.json.decode(b"%b0%b" % (body[:start], body[end:]) if end else body)
-        has_changed = complete(document, of)
-        if of == NODE and not self._has_sessions:
-            has_changed = document["status"]["nodeInfo"].pop(SESSION, None) is not None or has_changed
-        full_body = body
-        if has_changed:
-            full_body = msgspec.json.encode(document)
-            if end:
-                full_body = full_body.replace(b'"metadata":0', b'"metadata":' + body[start:end], 1)
+        full_body = self._complete(body, of)
         self.made += 1
         self._keep(body, full_body)
         return full_body
+
+    def _complete(self, body: bytes, of: str) -> bytes:
+        """Return what encoding the decoded object after `complete` gives; the object itself if nothing is missing."""
+        types, has_changed = _types(), False
+        stored: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        members = {name: bytes(raw) for name, raw in stored.items()}
+        for name, zero, inner, how in types[of]:
+            value = members.get(name)
+            if value is None or value == b"null":
+                if zero is None:
+                    continue
+                has_changed = has_changed or zero != "null" or value is None
+                value = members[name] = zero.encode()
+            if inner in types and value != b"null":
+                members[name] = self._member(value, inner, how)
+                has_changed = has_changed or members[name] is not value
+        if not has_changed:
+            return body
+        return msgspec.json.encode({name: msgspec.Raw(value) for name, value in members.items()})
+
+    def _member(self, stored: bytes, of: str, how: str) -> bytes:
+        """Return a member of an object, or the objects in it, with the zero values of their type."""
+        key = of, how, stored
+        if (known := self._members.get(key)) is not None:
+            self._members.move_to_end(key)
+            return known or stored
+        value: Any = msgspec.json.decode(stored)
+        values: Iterable[Any] = (value,)
+        if how == "list":
+            values = value if isinstance(value, list) else ()
+        elif how == "map":
+            values = value.values() if isinstance(value, dict) else ()
+        changes = [complete(each, of) for each in values if isinstance(each, dict)]
+        if of == NODE_STATUS and not self._has_sessions:
+            changes.append(value["nodeInfo"].pop(SESSION, None) is not None)
+        full_value = self._members[key] = msgspec.json.encode(value) if any(changes) else b""
+        self._members_bytes += len(stored) + len(full_value)
+        while self._members_bytes > MEMBERS_BYTES_MAX:
+            (_, _, dropped), full_value_of_it = self._members.popitem(last=False)
+            self._members_bytes -= len(dropped) + len(full_value_of_it)
+        return full_value or stored
 
     def _find(self, body: bytes) -> bytes | None:
         form = self._kept.get(body)

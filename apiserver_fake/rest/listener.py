@@ -10,6 +10,7 @@ import errno
 import resource
 import socket
 from asyncio import sslproto
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from ssl import SSLContext
@@ -30,6 +31,12 @@ RESERVED: Final = 128
 TLS_BUFFER_BYTES: Final = 32 << 10
 """Read buffer of asyncio per TLS connection, in bytes, in place of 256 KiB: most connections are idle."""
 SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+ACCEPTED_AT_ONCE: Final = 32
+"""Connections accepted in one turn of the event loop; one costs some 20 µs."""
+BURST_S: Final = 1.0
+"""Seconds for which refused connections are counted before they are logged."""
+ADDRESSES_MAX: Final = 256
+"""Addresses whose refused connections are counted apart."""
 SAID_S: Final = 60.0
 """Minimum seconds between log lines about a shortage of descriptors, and between those about a limit."""
 
@@ -46,16 +53,23 @@ class Listener:
         shake_s: float,
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        """Take the settings; `open` listens. `shake_s`: time limit of a TLS handshake, in seconds.
+        """Take the settings; `open` listens.
 
-        `turn`: awaited before each handshake, once its client has sent data, because a handshake occupies the event
-        loop for milliseconds.
+        `shake_s`: time limit in seconds of a TLS handshake, and before that of a client's silence. `turn`: awaited
+        before each handshake, because one occupies the event loop for about a millisecond.
         """
         self._turn = turn
         self._protocols, self.count, self._clock, self._tls, self._shake_s = protocols, count, clock, tls, shake_s
         self._addresses: dict[asyncio.BaseProtocol, str] = {}
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._refusals: Counter[tuple[str, str]] = Counter()
+        """Connections refused since the last report, by address and by whose limit it was."""
+        self._report: asyncio.TimerHandle | None = None
+        self._silent: dict[socket.socket, tuple[str, asyncio.TimerHandle]] = {}
+        """Connections whose clients have not begun the handshake: address, and timer of the limit."""
+        self._begun: deque[tuple[socket.socket, str]] = deque()
+        """Connections whose clients have begun the handshake, and whose turn has not come: each with its address."""
         self._said_s = self._limit_said_s = -SAID_S
         if tls is not None:
             sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
@@ -88,6 +102,13 @@ class Listener:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._report is not None:
+            self._report.cancel()
+            self._report_refusals()
+        for connection in list(self._silent):
+            self._drop(connection, self._end_silence(connection))
+        while self._begun:
+            self._drop(*self._begun.popleft())
         for listening in self._sockets:
             listening.close()
 
@@ -102,6 +123,7 @@ class Listener:
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        accepted = 0
         while True:
             descriptors = _descriptors()
             if self.count.total >= descriptors - min(RESERVED, descriptors // 4):
@@ -116,23 +138,38 @@ class Listener:
                 continue
             if self.count.enter(address):
                 connection.setblocking(False)
-                self._own(loop.create_task(self._connect(connection, address)))
+                self._admit(connection, address)
             else:
                 connection.close()
-                self._report_limit(address)
+                self._note_refusal(address)
+            accepted += 1
+            if accepted % ACCEPTED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # a connection that waits already is accepted without a turn of the loop
 
-    def _report_limit(self, address: str) -> None:
-        """Log that a connection was closed for a limit, once a minute: its client sees no more than a reset."""
-        now_s = self._clock.now()
-        if now_s - self._limit_said_s < SAID_S:
-            return
-        self._limit_said_s = now_s
+    def _note_refusal(self, address: str) -> None:
+        """Count a connection that is closed for a limit: its client sees no more than a reset, so it is logged."""
+        is_total = self.count.total >= self.count.most
+        key = address, "the server" if is_total else "the address"
+        is_counted_apart = key in self._refusals or len(self._refusals) < ADDRESSES_MAX
+        self._refusals[key if is_counted_apart else ("others", key[1])] += 1
+        if self._report is None:
+            delay_s = max(BURST_S, self._limit_said_s + SAID_S - self._clock.now())
+            self._report = asyncio.get_running_loop().call_later(delay_s, self._report_refusals)
+
+    def _report_refusals(self) -> None:
+        """Log what was refused since the last report, with the address of which most was."""
+        self._report, self._limit_said_s = None, self._clock.now()
+        ((address, limit_of), refused), *_ = self._refusals.most_common(1)
         count = self.count
-        is_total = count.total >= count.most
-        limit_of, open_now = ("the server", count.total) if is_total else ("the address", count.of(address))
         log.warning(
-            "rest.connections_refused", address=address, limit_of=limit_of, connections=open_now, refused=count.refused
+            "rest.connections_refused",
+            address=address,
+            limit_of=limit_of,
+            limit=count.most if limit_of == "the server" else count.most_of_one,
+            refused=refused,
+            refused_of_others=self._refusals.total() - refused,
         )
+        self._refusals.clear()
 
     async def _pause(self, why: str) -> None:
         self.pauses += 1
@@ -140,6 +177,43 @@ class Listener:
             self._said_s = self._clock.now()
             log.warning("rest.accepting_paused", why=f"file descriptors: {why}", connections=self.count.total)
         await asyncio.sleep(PAUSE_S)
+
+    def _admit(self, connection: socket.socket, address: str) -> None:
+        """Take in an accepted connection. With TLS it has no task before its client has begun the handshake."""
+        loop = asyncio.get_running_loop()
+        if self._tls is None:
+            self._own(loop.create_task(self._connect(connection, address)))
+            return
+        self._silent[connection] = address, loop.call_later(self._shake_s, self._on_silence, connection)
+        loop.add_reader(connection, self._on_data, connection)
+
+    def _on_data(self, connection: socket.socket) -> None:
+        """Queue a connection whose client has begun the handshake, or has gone."""
+        is_first = not self._begun
+        self._begun.append((connection, self._end_silence(connection)))
+        if is_first:
+            self._own(asyncio.get_running_loop().create_task(self._shake_hands()))
+
+    def _on_silence(self, connection: socket.socket) -> None:
+        self._drop(connection, self._end_silence(connection))
+
+    def _end_silence(self, connection: socket.socket) -> str:
+        """Wait no longer for the client's first message; return its address."""
+        asyncio.get_running_loop().remove_reader(connection)
+        address, timer = self._silent.pop(connection)
+        timer.cancel()
+        return address
+
+    async def _shake_hands(self) -> None:
+        """Begin the handshakes that are due, each in a turn of its own."""
+        while self._begun:
+            await self._turn()
+            self._own(asyncio.get_running_loop().create_task(self._connect(*self._begun.popleft())))
+
+    def _drop(self, connection: socket.socket, address: str) -> None:
+        self.count.leave(address)
+        with suppress(OSError):
+            connection.close()
 
     async def _connect(self, connection: socket.socket, address: str) -> None:
         protocols: list[asyncio.Protocol] = []
@@ -151,15 +225,8 @@ class Listener:
 
         is_open = False
         try:
-            limit_s = None
-            if self._tls is not None:
-                limit_s = self._shake_s
-                # What takes long is the answer to the first message: one of many that have come together a turn.
-                async with asyncio.timeout(self._shake_s):
-                    await _readable(connection)
-                await self._turn()
             await asyncio.get_running_loop().connect_accepted_socket(
-                protocol, connection, ssl=self._tls, ssl_handshake_timeout=limit_s
+                protocol, connection, ssl=self._tls, ssl_handshake_timeout=None if self._tls is None else self._shake_s
             )
             is_open = True
         except (OSError, EOFError):  # of the handshake: a time-out, another protocol, an end
@@ -168,21 +235,10 @@ class Listener:
             if not is_open:
                 if protocols:
                     self.on_disconnect(protocols[0])
+                    with suppress(OSError):
+                        connection.close()
                 else:
-                    self.count.leave(address)
-                with suppress(OSError):
-                    connection.close()
-
-
-async def _readable(connection: socket.socket) -> None:
-    """Return when the other side has sent something, or has gone."""
-    loop = asyncio.get_running_loop()
-    spoken = asyncio.Event()
-    loop.add_reader(connection, spoken.set)
-    try:
-        await spoken.wait()
-    finally:
-        loop.remove_reader(connection)
+                    self._drop(connection, address)
 
 
 def _descriptors() -> int:

@@ -234,7 +234,8 @@ class Agent(NodeShell):
         self.heartbeats.begin(host.clock.now(), is_new=is_new)  # whether or not a status can be written (kubelet 2.2)
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": False})
         wall_s = host.clock.wall()
-        status, written = self.report.status(wall_s), self.report.status(wall_s)
+        status = self.report.status(wall_s)
+        written = dict(status)  # stages take members out of what is sent
         if self.stages is not None:
             self.stages.registering(stored, status)
         stored = await self.client.patch(

@@ -153,9 +153,11 @@ class MachineDefinition(Definition, frozen=True):
 
     def capacity(self) -> dict[str, str]:
         """Return all resources as quantities."""
-        extended = Counter(self.extended)
-        for numa in self.numa:
-            extended.update(numa.devices)
+        extended: Mapping[str, int] = self.extended
+        if any(numa.devices for numa in self.numa):
+            extended = Counter(extended)
+            for numa in self.numa:
+                extended.update(numa.devices)
         pages = {} if self._has_plain_memory else self.memory_by_numa().kinds()
         return {
             "cpu": self.cpu_text,
@@ -168,11 +170,8 @@ class MachineDefinition(Definition, frozen=True):
 
     def allocatable(self) -> dict[str, str]:
         """Return the capacity less the system's reservations; huge pages do not count as memory."""
-        reserved = (
-            self.effective_reserved_cpus
-            if isinstance(self.effective_reserved_cpus, int)
-            else len(self.effective_reserved_cpus)
-        )
+        cpus = self.effective_reserved_cpus
+        reserved = cpus if isinstance(cpus, int) else len(cpus)
         amounts = self.capacity()
         amounts["cpu"] = format_amount("cpu", amount("cpu", self.cpu_text) - 1000 * reserved)
         if not self._has_plain_memory:

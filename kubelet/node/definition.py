@@ -128,7 +128,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         if self._reserves_cpus:
             taken_of.pop("cpu", None)  # that stands for all of it
         else:
-            amounts["cpu"] = self.capacity()["cpu"]
+            amounts["cpu"] = self.cpu_text
         if self.reserved_memory:
             taken_of.pop("memory", None)  # and so does reservedMemory, which must be as much
         for name, taken in taken_of.items():
@@ -153,7 +153,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         for reserved in (self.kube_reserved, self.system_reserved):
             for name, text in reserved.items():
                 taken[name] = taken.get(name, 0) + amount(name, text)
-        for threshold in thresholds(Eviction(hard=self.eviction.hard or {}), self.resource_capacities):
+        hard = self.eviction.hard
+        for threshold in thresholds(Eviction(hard=hard), self.resource_capacities) if hard else ():
             if (kept := _EVICTED.get(threshold.signal.name)) is not None:
                 taken[kept] = taken.get(kept, 0) + threshold.least
         return taken

@@ -28,6 +28,7 @@ from lab.benchmarks.reporting.own_interpreter import in_own_interpreter
 from lab.benchmarks.reporting.report import LARGE, SMALL, Figures, Part, growth, write
 from lab.benchmarks.rest import bench_rest
 from lab.benchmarks.running_mesh import LOAD
+from lab.benchmarks.server.handshakes import bench_handshakes
 from lab.benchmarks.simulation import bench_simulation
 from lab.benchmarks.units import Calibrator
 from lab.scenarios.loading import load_scenario
@@ -276,6 +277,11 @@ def _rest(figures: Figures, say: Say, *, is_quick: bool) -> None:
         figures.add(f"{key}.p50_ms", f"LIST of {pods:,} pods as {name}, to the last byte, p50", listed.p50_ms, "ms")
         figures.add(f"{key}.cpu_ms", "… CPU of the API server", listed.cpu_ms, "ms")
         figures.add(f"{key}.of_json", "… in lists as JSON", listed.of_json, "lists", at_most=at_most)
+    say("1,000 HTTPS requests at once, each on a connection of its own")
+    shaken = in_own_interpreter(bench_handshakes)
+    figures.runs.append({"workload": "Handshakes", **shaken.document()})
+    title = f"{shaken.count:,} TLS handshakes at once: longest hold of the API server's loop, CPU time"
+    figures.add(f"handshakes.{shaken.count}.hold_ms", title, shaken.hold_ms, "ms")
 
 
 def _meshes(figures: Figures, say: Say, *, is_quick: bool) -> None:

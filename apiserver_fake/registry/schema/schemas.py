@@ -272,7 +272,14 @@ def _news(document: Document, old: Document) -> Document:
 
 
 # The part of what is accepted that nearly every client writes.
-_MOMENT = r"^(19[7-9]\d|2[01]\d\d)-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+_LEAP_YEAR = r"(?:19(?:7[26]|8[048]|9[26])|20(?:[02468][048]|[13579][26])|21(?:0[48]|[2468][048]|[13579][26]))"
+_DAY = (
+    r"(?:(?:19[7-9]\d|2[01]\d\d)-"
+    r"(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+    rf"|{_LEAP_YEAR}-02-29)"
+)
+"""Every day of 1970 to 2199: a day that is left out would be one on which nearly every document is walked."""
+_MOMENT = rf"^{_DAY}T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 _INT32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 _PLAIN_TYPES: dict[tuple[str, str], Any] = {
     ("", ""): Any,

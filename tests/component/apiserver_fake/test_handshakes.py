@@ -1,12 +1,16 @@
 """TLS handshakes of many clients at once: each takes its turn when its client has spoken, and none before."""
 
 import asyncio
+import socket
 import ssl
+from collections import Counter
+from contextlib import suppress
+from itertools import pairwise
 
 from structlog.testing import capture_logs
 
 from apiserver_fake.rates import Count
-from apiserver_fake.rest.listener import Listener
+from apiserver_fake.rest.listener import ACCEPTED_AT_ONCE, Listener
 from services.runtime.certificates import authority
 from services.runtime.real import RealClock
 
@@ -45,7 +49,68 @@ def test_a_handshake_takes_a_turn_once_its_client_has_spoken(tmp_path):
     assert CLIENTS <= len(turns)
 
 
-def test_a_limit_is_logged_once_a_minute(tmp_path):
+def test_of_many_clients_that_came_at_once_few_are_accepted_and_one_is_answered_in_a_turn(tmp_path):
+    clients = 3 * ACCEPTED_AT_ONCE
+    turns = Turns()
+    context = server_context(tmp_path)
+    answered = Counter()
+    accepted = []
+
+    async def scenario():
+        all_answered = asyncio.Event()
+
+        def answer(*_):
+            answered.update([turns.number])
+            if answered.total() == clients:
+                all_answered.set()
+
+        context.sni_callback = answer
+        listener = Listener(asyncio.Protocol, Count(1_000, 1_000), RealClock(), context, 10.0, lambda: asyncio.sleep(0))
+        port = await listener.open("127.0.0.1", 0)
+        # Nothing runs in between: all are there, with their first message, when the loop looks.
+        connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(clients)]
+        for connection in connections:
+            connection.sendall(first_message())
+        turns.begin(lambda: accepted.append(listener.count.total))
+        await all_answered.wait()
+        for connection in connections:
+            connection.close()
+        await listener.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30.0))
+
+    assert {1} == set(answered.values())
+    assert ACCEPTED_AT_ONCE == max(after - before for before, after in pairwise(accepted))
+
+
+def test_a_client_that_stays_silent_is_dropped_and_one_that_waits_for_its_turn_ends_with_the_listener(tmp_path):
+    async def scenario():
+        waits = asyncio.Event()
+
+        async def never():
+            waits.set()
+            await asyncio.Event().wait()
+
+        listener = Listener(asyncio.Protocol, Count(10, 10), RealClock(), server_context(tmp_path), 0.05, never)
+        port = await listener.open("127.0.0.1", 0)
+        silent_reader, silent_writer = await asyncio.open_connection("127.0.0.1", port)
+        assert b"" == await silent_reader.read()
+        assert 0 == listener.count.total
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(first_message())
+        await waits.wait()
+        assert 1 == listener.count.total
+        await listener.close()
+        assert 0 == listener.count.total
+        with suppress(ConnectionResetError):
+            assert b"" == await reader.read()
+        silent_writer.close()
+        writer.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30.0))
+
+
+def test_connections_that_a_limit_refused_are_logged_together():
     async def turn():
         await asyncio.sleep(0)
 
@@ -63,9 +128,32 @@ def test_a_limit_is_logged_once_a_minute(tmp_path):
         ends = asyncio.run(scenario())
 
     assert [b""] * 3 == ends
-    assert [("rest.connections_refused", "127.0.0.1", "the address", 2, 1)] == [
-        (line["event"], line["address"], line["limit_of"], line["connections"], line["refused"]) for line in lines
+    assert [("rest.connections_refused", "127.0.0.1", "the address", 2, 3, 0)] == [
+        (line["event"], line["address"], line["limit_of"], line["limit"], line["refused"], line["refused_of_others"])
+        for line in lines
     ]
+
+
+class Turns:
+    """The number of the loop's turn, from `begin` on; `note` is called in each."""
+
+    number = 0
+
+    def begin(self, note):
+        self.number += 1
+        note()
+        asyncio.get_running_loop().call_soon(self.begin, note)
+
+
+def first_message():
+    """Return the first message of a TLS client."""
+    sent = ssl.MemoryBIO()
+    client = trusting().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="apiserver")
+    try:
+        client.do_handshake()
+    except ssl.SSLWantReadError:
+        return sent.read()
+    raise AssertionError("a handshake that needs no answer")
 
 
 def server_context(folder):

@@ -1,7 +1,10 @@
 """Objects and lists as a server of Go values writes them."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
+import yaml
 
 from apiserver_fake.rest.encoding import Encoding, _types, complete, type_of
 from services.api.resources import resources
@@ -86,6 +89,57 @@ def test_items_of_a_list_carry_no_kind_and_are_made_once():
     assert list(second) == ["metadata", "spec", "status"]
     assert list(encoding.items([owner, turned], "v1", "Pod")) == [items]
     assert encoding.made == 2
+
+
+VALID = yaml.safe_load((Path(__file__).parents[3] / "fuzz" / "valid_objects.yaml").read_text())
+BARE = [
+    {"metadata": {"name": "a"}},
+    {"metadata": {"name": "a"}, "spec": {}, "status": {}},
+    {"spec": None, "metadata": {}, "rules": [{}, None], "data": {"a": None}},
+    {"metadata": {"annotations": {"é": '"\\n'}}, "spec": {"containers": [{"name": "é"}], "template": {}}},
+]
+
+
+def test_an_object_completed_member_by_member_is_what_completing_all_of_it_gives():
+    objects = [
+        {"apiVersion": resource.api_version, "kind": resource.kind, **members}
+        for resource in resources().values()
+        for members in (*BARE, {"metadata": {}, **VALID.get(resource.name, {})})
+    ]
+    encoding = Encoding()
+    for document in (*objects, *objects):
+        if of := type_of(document["apiVersion"], document["kind"]):
+            body = msgspec.json.encode(document)
+            whole = msgspec.json.decode(body)
+            has_changed = complete(whole, of)
+            made = encoding._complete(body, of)
+            assert msgspec.json.encode(whole) == made
+            assert has_changed == (made is not body)
+
+
+def test_a_spec_that_was_completed_is_not_looked_at_again(monkeypatch):
+    completed = []
+
+    def noted(document, of):
+        completed.append(of)
+        return complete(document, of)
+
+    monkeypatch.setattr("apiserver_fake.rest.encoding.complete", noted)
+    encoding = Encoding()
+    for phase in ("Pending", "Running"):
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": phase}}
+        body = encoding.object(msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", **pod}), "core.Pod")
+        assert msgspec.json.decode(body)["spec"]["containers"] == [{"name": "c", "resources": {}}]
+    assert (1, 2) == (completed.count("core.PodSpec"), completed.count("core.PodStatus"))
+
+
+def test_the_members_that_are_kept_have_a_bound(monkeypatch):
+    monkeypatch.setattr("apiserver_fake.rest.encoding.MEMBERS_BYTES_MAX", 1000)
+    encoding = Encoding()
+    for number in range(100):
+        encoding.object(b'{"metadata":{},"spec":{"containers":[{"name":"%d"}]}}' % number, "core.Pod")
+    kept = [len(stored) + len(full) for (_, _, stored), full in encoding._members.items()]
+    assert 500 < sum(kept) == encoding._members_bytes <= 1000
 
 
 def test_what_is_kept_has_a_bound():

@@ -1,5 +1,8 @@
 """The shortcuts of patches and of types say what the long way says."""
 
+from calendar import monthrange
+from itertools import product
+
 import msgspec
 import pytest
 from hypothesis import example, given
@@ -120,6 +123,21 @@ def test_what_the_strict_type_takes_is_left_as_it_is_by_the_walk(status):
         return
 
     assert _conform(POD, document, None, "", [], False) is document
+
+
+def test_the_strict_type_takes_the_times_of_every_day_and_of_no_other():
+    strict = _strict_type(POD)
+    condition = {"type": "Ready"}
+    document = {"apiVersion": "v1", "kind": "Pod", "status": {"conditions": [condition]}}
+    for year, month, day in product(range(1970, 2200), range(14), (0, 1, 9, 10, 19, 20, 28, 29, 30, 31, 32)):
+        condition["lastTransitionTime"] = f"{year}-{month:02}-{day:02}T23:59:59Z"
+        is_day = 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]
+        try:
+            msgspec.convert(document, strict)
+        except msgspec.ValidationError:
+            assert not is_day, condition
+        else:
+            assert is_day, condition
 
 
 def test_what_the_strict_type_does_not_take_is_put_right_or_refused():

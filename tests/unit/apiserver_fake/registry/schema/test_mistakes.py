@@ -10,7 +10,10 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from apiserver_fake.registry.schema.mistakes import _time_mistake, wrong_time
 from apiserver_fake.registry.schema.schemas import Mistyped, conform, shape_of
 
 ROWS = json.loads((Path(__file__).parent / "go_decoder.json").read_text())
@@ -46,3 +49,28 @@ def test_null_items_are_zero_values_and_quantities_lose_their_blanks():
     document["spec"]["overhead"] = {"cpu": " 1 "}
     made = conform(shape_of("v1", "Pod"), "v1", "Pod", document)
     assert made["spec"] == {"containers": [{}, {"command": [""]}], "overhead": {"cpu": "1"}}
+
+
+NEARLY_TIMES = st.builds(
+    "{:04}-{:02}-{:02}{}{:02}:{:02}:{:02}{}{}".format,
+    st.integers(0, 2100),
+    st.integers(0, 13),
+    st.integers(0, 32),
+    st.sampled_from("TTTt "),
+    st.integers(0, 24),
+    st.integers(0, 60),
+    st.integers(0, 60),
+    st.sampled_from(("", ".5", ",5", ".000001", ".0000001")),
+    st.sampled_from(("Z", "Z", "z", "", "+01:00", "-25:00", "Z\n", "ZZ")),
+)
+
+
+@given(NEARLY_TIMES, st.booleans())
+@example("2026-11-28T23:59:59Z", True)
+@example("2026-11-28T23:59:59.000001Z", True)
+@example("2026-11-28T23:59:59.000001Z", False)
+@example("2026-11-28T23:59:59Z\n", False)
+@example("2026-13-28T23:59:59Z", False)
+@example("٢026-11-28T23:59:59Z", False)
+def test_the_time_that_clients_write_is_read_at_once_as_it_is_part_by_part(text, is_micro):
+    assert _time_mistake(text, is_micro=is_micro) == wrong_time(text, is_micro=is_micro)
