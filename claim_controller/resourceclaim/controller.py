@@ -41,6 +41,7 @@ from services.reconcile.actions import (
     event,
 )
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.interest import Interest
 from services.reconcile.kind_keys import CLAIM, kind_key, split
 
 POD, POD_GROUP = "pod", "podgroup"
@@ -405,7 +406,7 @@ def _build(switches: Switches) -> Controller:
     memory = ClaimController(switches)
     view = switches.of(ClaimSwitches)
     watches: list[Watch[Any]] = [
-        Watch(Pod, memory.pod_changed),
+        Watch(Pod, memory.pod_changed, Interest(has="spec.resource_claims")),
         Watch(ResourceClaim, memory.claim_changed),
         Watch(ResourceClaimTemplate, memory.template_changed),
     ]
