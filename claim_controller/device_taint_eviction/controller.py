@@ -35,6 +35,7 @@ from services.dra.pod_claims import claim_keys, claim_name
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.interest import Interest
 from services.reconcile.kind_keys import kind_key, split
 from services.telemetry.metrics import Histogram, Metrics, Samples, counter, histogram
 
@@ -323,7 +324,7 @@ METRICS: Final[Metrics[EvictionCounts]] = Metrics(
 def _build(switches: Switches) -> Controller:
     memory = DeviceTaintEviction(switches)
     watches: list[Watch[Any]] = [
-        Watch(Pod, memory.pod_changed),
+        Watch(Pod, memory.pod_changed, Interest(has="spec.resource_claims")),
         Watch(ResourceClaim, memory.claim_changed),
         Watch(ResourceSlice, memory.slice_changed),
     ]

@@ -14,19 +14,14 @@ import msgspec
 
 from claim_controller.resourceclaim.claims_from_templates import binds_to, claim_of, is_made_for, pod_of
 from claim_controller.resourceclaim.consumers import BUILT_IN, Consumers, is_done
+from claim_controller.resourceclaim.made_claims import MadeClaims
 from claim_controller.resourceclaim.metrics import ClaimCounts
 from claim_controller.shared_pods_by_claim import PodsByClaim
 from claim_controller.switches import ClaimSwitches
 from services.api.identity import system_account
 from services.api.kinds.pod import Pod, PodResourceClaim
 from services.api.kinds.podgroup import PodGroup, PodGroupResourceClaim
-from services.api.kinds.resourceclaim import (
-    CLAIMS,
-    FINALIZER,
-    POD_CLAIM_NAME,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-)
+from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, ResourceClaim, ResourceClaimConsumerReference
 from services.api.kinds.resourceclaimtemplate import ResourceClaimTemplate
 from services.api.meta import Document, Key
 from services.api.resources import resources
@@ -40,13 +35,13 @@ from services.reconcile.actions import (
     Action,
     Create,
     Delete,
-    Query,
     RecordEvent,
     Result,
     earliest,
     event,
 )
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.interest import Interest
 from services.reconcile.kind_keys import CLAIM, kind_key, split
 
 POD, POD_GROUP = "pod", "podgroup"
@@ -74,6 +69,7 @@ class ClaimController:
         """By key, why the API server did not create a claim; said at the next try."""
         self._reserved: dict[str, dict[Key, None]] = {}
         """Claims by the uid of a consumer that is no pod."""
+        self._made = MadeClaims()
         self.counts = ClaimCounts()
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
@@ -88,6 +84,7 @@ class ClaimController:
         if isinstance(action, Create):
             is_sent = reason != NOT_PERFORMED
             self.counts.count_refusal(action.document, is_sent=is_sent)
+            self._made.refuse(action.document, reason)
             if is_sent:
                 self._refusals[key] = reason.partition(": ")[2] or reason
 
@@ -95,6 +92,8 @@ class ClaimController:
         pod = listers.of(Pod).get(own)
         if pod is None or is_done(pod):
             self._refusals.pop(key, None)
+            if pod is not None:
+                self._made.forget(pod.metadata.uid)
             return NOTHING
         held = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
         wanted, of_group, waits = self._wanted_entries(pod, listers)
@@ -103,13 +102,9 @@ class ClaimController:
         actions: list[Action] = []
         error = waits
         if missing:
-            claims_by_name = _made_for(pod.metadata.uid, listers.of(ResourceClaim).owned_by(pod.metadata.uid))
-            if any(each.name not in claims_by_name for each in missing):
-                # The cache may not show yet what was made before this process began (D1).
-                query = Query(ResourceClaim, Key(own.namespace, ""))
-                if query not in moment.listed:
-                    return Result(refresh=(query,))
-                claims_by_name |= _made_for(pod.metadata.uid, moment.listed[query])
+            claims_by_name, queries = self._made.claims_of(pod, missing, listers, moment)
+            if queries:
+                return Result(refresh=queries)
             actions, error = self._make(
                 key, pod, [each for each in missing if each.name not in claims_by_name], listers
             )
@@ -169,6 +164,7 @@ class ClaimController:
                 return [*actions, _failure(owner, entry.name, what)], what
             document = claim_of(owner, entry.name, template)
             self.counts.count_create(document)
+            self._made.ask(owner.metadata.uid, entry.name)
             actions.append(Create(CLAIMS, document))
         return actions, ""
 
@@ -218,10 +214,9 @@ class ClaimController:
         missing = [each for each in entries if each.name not in held]
         if not missing:
             return NOTHING
-        query = Query(ResourceClaim, Key(own.namespace, ""))
-        if query not in moment.listed:
-            return Result(refresh=(query,))
-        claims_by_name = _made_for(group.metadata.uid, moment.listed[query])
+        claims_by_name, queries = self._made.claims_of(group, missing, listers, moment)
+        if queries:
+            return Result(refresh=queries)
         actions, error = self._make(key, group, [each for each in missing if each.name not in claims_by_name], listers)
         known = [
             {"name": each.name, "resourceClaimName": claims_by_name[each.name]}
@@ -324,6 +319,7 @@ class ClaimController:
         self._pods.note(change.old, change.new)
         if change.new is None:
             self._consumers.on_deleted(pod.metadata.uid)
+            self._made.forget(pod.metadata.uid)
         keys = [] if change.new is None else [kind_key(POD, *pod.metadata.key)]
         if change.new is None or is_done(pod) or (self._switches.takes_unbound and not pod.spec.node_name):
             keys += [kind_key(CLAIM, *key) for key in claim_keys(pod)]
@@ -335,6 +331,7 @@ class ClaimController:
         """
         claim, old, new = change.object, change.old, change.new
         self.counts.note(old, new)
+        self._made.note(new)
         meta, maker = claim.metadata, pod_of(claim)
         for uid in _workload_uids(old):
             self._reserved.get(uid, {}).pop(meta.key, None)
@@ -374,6 +371,7 @@ class ClaimController:
         """Return the group, its members if claims were made for it, and the claims reserved for it if it is gone."""
         group, meta = change.object, change.object.metadata
         if change.new is None:
+            self._made.forget(meta.uid)
             return self.workload_changed(change, listers)
         keys = [kind_key(POD_GROUP, *meta.key)] if group.spec.resource_claims else []
         old = change.old
@@ -389,16 +387,6 @@ class ClaimController:
         if change.new is not None:
             return []
         return [kind_key(CLAIM, *key) for key in self._reserved.get(change.object.metadata.uid, ())]
-
-
-def _made_for(uid: str, claims: Iterable[Any]) -> dict[str, str]:
-    """Return the names of the claims that belong to the object of that uid, by the entry that each was made for."""
-    own = (claim for claim in claims if isinstance(claim, ResourceClaim) and is_made_for(claim, uid))
-    return {
-        claim.metadata.annotations[POD_CLAIM_NAME]: claim.metadata.name
-        for claim in own
-        if POD_CLAIM_NAME in claim.metadata.annotations
-    }
 
 
 def _failure(owner: Pod | PodGroup, entry: str, what: str) -> RecordEvent:
@@ -418,7 +406,7 @@ def _build(switches: Switches) -> Controller:
     memory = ClaimController(switches)
     view = switches.of(ClaimSwitches)
     watches: list[Watch[Any]] = [
-        Watch(Pod, memory.pod_changed),
+        Watch(Pod, memory.pod_changed, Interest(has="spec.resource_claims")),
         Watch(ResourceClaim, memory.claim_changed),
         Watch(ResourceClaimTemplate, memory.template_changed),
     ]

@@ -6,7 +6,7 @@ that checks the objects. The queue asks only the plugins that rejected the pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 from typing import Any
@@ -95,11 +95,27 @@ Objects are `Node` views for node events and `Pod` views for pod events."""
 
 
 @dataclass(frozen=True, slots=True)
+class Subjects:
+    """What a hint compares first, so that only few of the pods that wait must be asked.
+
+    The hint says Skip for every pod that has none of the change's subjects. `of_pod`: the subjects of a waiting pod;
+    None: any. `of_change`: those of a change, from the old and the new object; None: any pod may be helped.
+    """
+
+    of_pod: Callable[[PodInfo], tuple[Hashable, ...] | None]
+    of_change: Callable[[Any, Any], tuple[Hashable, ...] | None]
+
+
+@dataclass(frozen=True, slots=True)
 class Registration:
-    """An event for which a plugin wants its rejected pods woken; without a hint, always."""
+    """An event for which a plugin wants its rejected pods woken; without a hint, always.
+
+    `subjects`: which pods the hint need be asked about; None: about all.
+    """
 
     event: ClusterEvent
     hint: HintFunction | None = None
+    subjects: Subjects | None = None
 
 
 def with_taints(registered: Sequence[Registration]) -> tuple[Registration, ...]:

@@ -29,7 +29,17 @@ from scheduler.dra.outcomes import Outcomes, Remembered
 from scheduler.dra.reservation import POD_GROUPS, is_group_entry
 from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import CycleState, Diagnosis
-from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
+from scheduler.framework.events import (
+    ASSIGNED_POD,
+    NODE,
+    POD,
+    Action,
+    ClusterEvent,
+    Hint,
+    Registration,
+    Subjects,
+    queue_if,
+)
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult
 from scheduler.framework.runner import default_normalize
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, error_status, unresolvable, unschedulable
@@ -47,7 +57,7 @@ from services.api.node_selection import NAME_FIELD
 from services.api.times import Duration
 from services.dra.allocator import Allocator, Outcome
 from services.dra.features import Features
-from services.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
+from services.dra.pod_claims import claim_keys, problem_of, problem_with
 from services.dra.pools import Slices
 from services.dra.requests import AllocationError, problem_of_requests
 from services.dra.shortage import Shortage, shortages
@@ -677,7 +687,11 @@ class DynamicResources:
         nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         return (
             Registration(ClusterEvent(NODE, nodes)),
-            Registration(ClusterEvent("ResourceClaim", change | Action.DELETE), self._after_claim_change),
+            Registration(
+                ClusterEvent("ResourceClaim", change | Action.DELETE),
+                self._after_claim_change,
+                Subjects(_claims_named_by, _claim_concerned),
+            ),
             Registration(ClusterEvent(POD, Action.UPDATE_POD_GENERATED_CLAIM), self._after_pod_change),
             Registration(ClusterEvent("DeviceClass", change)),
             Registration(ClusterEvent("ResourceSlice", change)),
@@ -691,27 +705,25 @@ class DynamicResources:
             return queue_if(
                 old is not None and (old.status.allocation is not None or made_for(pod.pod, (old,)) is not None)
             )
-        is_freed = old is not None and old.status.allocation is not None and new.status.allocation is None
-        # First what is quickly said: each claim is of one pod, and all pods that wait are asked about each.
-        if not is_freed and (old is not None and old.status == new.status):
-            return Hint.SKIP
-        if not is_freed and not self._names(pod, new):
+        concerned = _claim_concerned(old, new)
+        if concerned is not None and not any(key in _claims_named_by(pod) for key in concerned):
             return Hint.SKIP
         return queue_if(not self._problem_of(pod.pod))
 
-    @staticmethod
-    def _names(pod: PodInfo, claim: ResourceClaim) -> bool:
-        """Whether the claim is one of the pod's."""
-        name = claim.metadata.name
-        if claim.metadata.namespace != pod.key.namespace:
-            return False
-        shown = pod.pod.status.resource_claim_statuses
-        if not shown:  # nothing was made for it yet: only a claim that its spec names
-            return name in [wanted.resource_claim_name for wanted in pod.spec.resource_claims]
-        return name in [claim_name(pod.pod, wanted) for wanted in pod.spec.resource_claims]
-
     def _after_pod_change(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
         return queue_if(new is not None and new.metadata.uid == pod.uid and not self._problem_of(new))
+
+
+def _claim_concerned(old: ResourceClaim | None, new: ResourceClaim | None) -> tuple[Key, ...] | None:
+    """Return the claim that a pod must name for a change of it to help; None: devices became free for any pod."""
+    if new is None or (old is not None and old.status.allocation is not None and new.status.allocation is None):
+        return None
+    return () if old is not None and old.status == new.status else (new.metadata.key,)
+
+
+def _claims_named_by(pod: PodInfo) -> tuple[Key, ...]:
+    """Return the pod's claims; while none was made for it, those that its spec names."""
+    return tuple(claim_keys(pod.pod))
 
 
 def _after_pod_left(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:

@@ -38,6 +38,7 @@ from scheduler.queue.backoff import Backoff
 from scheduler.queue.hints import Hints, Strategy
 from scheduler.queue.in_flight import InFlight
 from scheduler.queue.queued_pod import Pool, QueuedPod
+from scheduler.queue.rejected_pods import RejectedPods
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
 
@@ -86,7 +87,7 @@ class SchedulingQueue:
         self._backoff: list[tuple[Any, ...]] = []
         self._error_backoff: list[tuple[Any, ...]] = []
         self._unschedulable: dict[Key, QueuedPod] = {}
-        self._rejected_by: dict[str, dict[Key, QueuedPod]] = {}
+        self._rejected = RejectedPods(self.registrations_by_profile.values())
         self._in_flight = InFlight()
         self._next_leftover_flush: float | None = None
         self._hint = ""
@@ -188,6 +189,8 @@ class SchedulingQueue:
                 self._in_flight.note(event, before, info.pod, info.uid)
             return
         queued.traceparent = traceparent or queued.traceparent
+        if queued.pool in PARKED:
+            self._rejected.refresh(queued)
         self.nominator.update(old, info)
         for event, before in events:
             if queued.pool not in PARKED:
@@ -274,7 +277,11 @@ class SchedulingQueue:
         watch = self._hints.watch if self._hints.watch is not None and self._events_turns.is_next() else None
         began = watch.now() if watch is not None else 0.0
         moved = 0
-        for queued in self._candidates(event, interested):
+        if event.is_wildcard:
+            candidates = list(self._unschedulable.values())
+        else:
+            candidates = self._rejected.candidates(event, interested, old, new)
+        for queued in candidates:
             if only is not None and not only(queued):
                 continue
             # What gates a pod decides alone whether it is looked at: no other plugin's event can let it in.
@@ -424,8 +431,7 @@ class SchedulingQueue:
         self._enter(queued, pool, event.label)
         queued.is_rescued = False
         self._unschedulable[queued.key] = queued
-        for plugin in sorted(queued.rejectors):
-            self._rejected_by.setdefault(plugin, {})[queued.key] = queued
+        self._rejected.add(queued)
         self._count_incoming(Pool.UNSCHEDULABLE, event)
 
     def _enter(self, queued: QueuedPod, pool: Pool, by: str) -> None:
@@ -445,8 +451,7 @@ class SchedulingQueue:
     def _leave(self, queued: QueuedPod) -> None:
         if queued.pool in PARKED:
             del self._unschedulable[queued.key]
-            for plugin in sorted(queued.rejectors):
-                self._rejected_by.get(plugin, {}).pop(queued.key, None)
+            self._rejected.discard(queued)
         if queued.pool is not Pool.NONE:
             self.pools[queued.pool] -= 1
             queued.pool = Pool.NONE
@@ -471,14 +476,6 @@ class SchedulingQueue:
     def _count_incoming(self, pool: Pool, event: ClusterEvent) -> None:
         key = (pool.value, event.label)
         self.incoming[key] = self.incoming.get(key, 0) + 1
-
-    def _candidates(self, event: ClusterEvent, interested: list[str]) -> list[QueuedPod]:
-        if event.is_wildcard:
-            return list(self._unschedulable.values())
-        found: dict[Key, QueuedPod] = {}
-        for plugin in interested:
-            found.update(self._rejected_by.get(plugin, {}))
-        return list(found.values())
 
     def _missed_while_in_flight(self, queued: QueuedPod) -> Strategy:
         missed = self._in_flight.since(queued.uid)

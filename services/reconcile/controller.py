@@ -11,6 +11,7 @@ from services.api.meta import Document, Key, Resource, View
 from services.api.resources import Kinds
 from services.api.switches import Switches
 from services.reconcile.actions import Action, Query, Result
+from services.reconcile.interest import EVERYTHING, Interest
 
 V = TypeVar("V", bound=View)
 
@@ -100,10 +101,12 @@ class Watch(Generic[V]):
     """Watch of `view`: `keys` returns the keys of a change; it may also update the controller's memory.
 
     `AnyObject` means all kinds but events and secrets, and those that the controller asked for (`Result.follow`).
+    `interest`: the changes that it is told.
     """
 
     view: type[V]
     keys: Callable[[Change[V], Listers], Iterable[Key]]
+    interest: Interest = EVERYTHING
 
 
 Reconcile = Callable[[Key, Listers, Moment], Result]

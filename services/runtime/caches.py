@@ -1,19 +1,18 @@
 """The caches that all controllers of a process share: one informer per kind, and all kinds read as one."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from msgspec.structs import replace
-
 from services.api.kinds.customresourcedefinition import DEFINITIONS, CustomResourceDefinition, defined_resource
 from services.api.meta import AnyObject, Document, Key, Resource, View
-from services.api.resources import Kinds, resources
+from services.api.resources import Kinds, resource_of_view, resources
 from services.api.seams import Seams
 from services.client.informer import Informer
-from services.client.store import meta_of
 from services.reconcile.controller import Change, Lister, Listers
+from services.reconcile.dispatch import Dispatcher, Handler, as_any
+from services.reconcile.interest import EVERYTHING, Interest
 
 V = TypeVar("V", bound=View)
 
@@ -37,8 +36,11 @@ class Caches(Listers):
         self.by_resource: dict[str, Informer[Any]] = {i.resource: i for i in self._by_view.values()}
         self._any: _AnyLister | None = None
         self._kinds = Kinds(are_followed=follows_definitions and AnyObject in views)
-        self._any_handlers: list[Callable[[Change[Any]], None]] = []
-        self._progress: list[Callable[[], None]] = []
+        self._any_handlers: list[tuple[Handler, Interest]] = []
+        self._dispatchers: dict[Informer[Any], Dispatcher] = {}
+        self._progress: list[tuple[Sized, Callable[[], None]]] = []
+        self._reached: dict[Informer[Any], int] = {}
+        self._newest_rv: int | None = None
         self._run: Callable[[Informer[Any]], asyncio.Task[None]] | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
         self._were_complete = False
@@ -54,6 +56,8 @@ class Caches(Listers):
                 self.by_resource[DEFINITIONS] = followed
                 followed.on_change(self._on_definition)
             self._any = _AnyLister([(resources()[name], informer) for name, informer in self.by_resource.items()])
+        for informer in self.by_resource.values():
+            informer.on_progress(partial(self._on_progressed, informer))
 
     @property
     def kinds(self) -> Kinds:
@@ -98,10 +102,9 @@ class Caches(Listers):
         self.by_resource[resource.name] = informer
         self._were_complete = False
         self._any.sources.append((resource, informer))
-        for handler in self._any_handlers:
-            informer.on_change(_as_any_change(resource, handler))
-        for callback in self._progress:
-            informer.on_progress(callback)
+        for handler, interest in self._any_handlers:
+            self._dispatcher(informer, resource).add(handler, interest, is_any=True)
+        informer.on_progress(partial(self._on_progressed, informer))
         if self._run is not None:
             self._running[resource.name] = self._run(informer)
 
@@ -112,11 +115,14 @@ class Caches(Listers):
         if (task := self._running.pop(name, None)) is not None:
             task.cancel()
         del self.by_resource[name]
+        self._dispatchers.pop(informer, None)
+        self._reached.pop(informer, None)
+        self._newest_rv = None
         self._any.sources[:] = [(each, found) for each, found in self._any.sources if found is not informer]
         self._kinds.forget(name)
 
     def follow_as(
-        self, user: str, name: str, handlers: Sequence[Callable[[Change[Any]], None]], synced: Callable[[], None]
+        self, user: str, name: str, handlers: Sequence[tuple[Handler, Interest]], synced: Callable[[], None]
     ) -> None:
         """Follow a kind that is not read for all controllers, as this user; the handlers get only metadata.
 
@@ -128,8 +134,9 @@ class Caches(Listers):
         informer = self._apart[user, name] = self._informer_as(
             self._api_of(user), AnyObject, resource=resource, keep_documents=False
         )
-        for handler in handlers:
-            informer.on_change(_as_any_change(resource, handler))
+        for handler, interest in handlers:
+            self._dispatcher(informer, resource).add(handler, interest, is_any=True)
+        informer.on_progress(partial(self._note_reached, informer))
         waiting = [synced]
 
         def on_progressed() -> None:
@@ -139,11 +146,23 @@ class Caches(Listers):
         informer.on_progress(on_progressed)
         self._running[f"{user} {name}"] = self._run(informer)
 
-    def on_progress(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each batch of any informer."""
-        self._progress.append(callback)
-        for informer in self.by_resource.values():
-            informer.on_progress(callback)
+    def on_progress(self, callback: Callable[[], None], waiting: Sized) -> None:
+        """Call `callback` after each batch of any informer while something is `waiting` for it."""
+        self._progress.append((waiting, callback))
+
+    def _on_progressed(self, informer: Informer[Any]) -> None:
+        self._note_reached(informer)
+        for waiting, callback in self._progress:
+            if waiting:
+                callback()
+
+    def _note_reached(self, informer: Informer[Any]) -> None:
+        reached, before = informer.lister.reached_rv, self._reached.get(informer, 0)
+        self._reached[informer] = reached
+        if reached < before:  # the server's history began anew
+            self._newest_rv = None
+        elif self._newest_rv is not None:
+            self._newest_rv = max(self._newest_rv, reached)
 
     def of(self, view: type[V]) -> Lister[V]:
         """Return the cache of a declared kind. Raises: KeyError for an undeclared one."""
@@ -155,15 +174,22 @@ class Caches(Listers):
         """Return the cache of a resource by wire name. Raises: KeyError for an undeclared one."""
         return self.by_resource[resource].lister
 
-    def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
-        """Call `handler` with every change of that view."""
+    def on_change(self, view: type[View], handler: Handler, interest: Interest = EVERYTHING) -> None:
+        """Call `handler` with the changes of that view in which it is interested."""
         if view is not AnyObject:
-            self._by_view[view].on_change(handler)
+            self._dispatcher(self._by_view[view], resource_of_view(view)).add(handler, interest)
             return
         assert self._any is not None
-        self._any_handlers.append(handler)
+        self._any_handlers.append((handler, interest))
         for resource, informer in self._any.sources:
-            informer.on_change(_as_any_change(resource, handler))
+            self._dispatcher(informer, resource).add(handler, interest, is_any=True)
+
+    def _dispatcher(self, informer: Informer[Any], resource: Resource) -> Dispatcher:
+        dispatcher = self._dispatchers.get(informer)
+        if dispatcher is None:
+            dispatcher = self._dispatchers[informer] = Dispatcher(resource)
+            informer.on_change(dispatcher.on_change)
+        return dispatcher
 
     def silence_s(self, now: float) -> float:
         """Return for how long the quietest cache has received nothing from the server."""
@@ -172,20 +198,9 @@ class Caches(Listers):
     @property
     def newest_rv(self) -> int:
         """The newest version in any cache."""
-        return max((informer.lister.reached_rv for informer in self.informers), default=0)
-
-
-def _as_any(resource: Resource, view: View) -> AnyObject:
-    if isinstance(view, AnyObject) and view.kind:
-        return view
-    return AnyObject(api_version=resource.api_version, kind=resource.kind, metadata=meta_of(view))
-
-
-def _as_any_change(resource: Resource, handler: Callable[[Change[Any]], None]) -> Callable[[Change[Any]], None]:
-    def as_any(view: View | None) -> AnyObject | None:
-        return None if view is None else _as_any(resource, view)
-
-    return lambda change: handler(replace(change, old=as_any(change.old), new=as_any(change.new)))
+        if self._newest_rv is None:
+            self._newest_rv = max((informer.lister.reached_rv for informer in self.informers), default=0)
+        return self._newest_rv
 
 
 class _AnyLister:
@@ -200,11 +215,11 @@ class _AnyLister:
 
     def all(self, namespace: str = "") -> list[AnyObject]:
         """Return the objects of all kinds, or those of one namespace."""
-        return [_as_any(resource, view) for resource, i in self.sources for view in i.lister.all(namespace)]
+        return [as_any(resource, view) for resource, i in self.sources for view in i.lister.all(namespace)]
 
     def owned_by(self, uid: str) -> list[AnyObject]:
         """Return objects of any kind that have an owner reference to `uid`."""
-        return [_as_any(resource, view) for resource, i in self.sources for view in i.lister.owned_by(uid)]
+        return [as_any(resource, view) for resource, i in self.sources for view in i.lister.owned_by(uid)]
 
     def document(self, key: Key) -> Document | None:
         """Return None: ask the lister of the kind."""

@@ -173,8 +173,8 @@ class ControllerLoop:
             for view in controller.owns:
                 self._caches.on_change(view, self._on_owned(owner))
         for watch in controller.watches:
-            self._caches.on_change(watch.view, self._on_watched(watch))
-        self._caches.on_progress(self._on_progress)
+            self._caches.on_change(watch.view, self._on_watched(watch), watch.interest)
+        self._caches.on_progress(self._on_progress, self._gate.held)
 
     def _on_owned(self, owner: Resource) -> Callable[[Change[Any]], None]:
         group = owner.api_version.rpartition("/")[0]
@@ -333,8 +333,11 @@ class ControllerLoop:
             span.end(report.reason if report.outcome is not Outcome.DONE else "")
         self._log(key, result, report, started, again_s, span)
 
-    def _follow(self, key: Key, names: Iterable[str]) -> None:
-        handlers = [self._on_watched(watch) for watch in self._controller.watches if watch.view is AnyObject]
+    def _follow(self, key: Key, names: Sequence[str]) -> None:
+        if not names:
+            return
+        watches = [watch for watch in self._controller.watches if watch.view is AnyObject]
+        handlers = [(self._on_watched(watch), watch.interest) for watch in watches]
         for name in names:
             self._caches.follow_as(self._controller.user, name, handlers, partial(self._add, key))
 

@@ -38,6 +38,7 @@ from services.controllers.shared_switches import VolumeSwitches
 from services.reconcile import writes
 from services.reconcile.actions import Action, Create, Delete, Query, RecordEvent, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.interest import Interest
 from services.telemetry.metrics import Metrics, counter
 
 MAX_WAIT_FOR_UNMOUNT_S = 360.0
@@ -304,7 +305,7 @@ def _driver_changed(change: Change[CSIDriver], listers: Listers) -> Iterable[Key
 def _build(switches: Switches) -> Controller:
     memory = AttachDetach()
     watches = (
-        Watch(Pod, _pod_changed),
+        Watch(Pod, _pod_changed, Interest(has="spec.volumes")),
         Watch(Node, memory.node_changed),
         Watch(PersistentVolumeClaim, _claim_changed),
         Watch(PersistentVolume, _volume_changed),

@@ -25,6 +25,7 @@ from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.interest import OF_ADOPTION, Interest
 
 BURST = 250
 BACKOFF_BASE_S, BACKOFF_MAX_S = 1.0, 900.0
@@ -218,7 +219,11 @@ def _ended_pod_event(daemon_set: DaemonSet, pod: Pod, end: str, verb: str) -> Ac
 def _build(switches: Switches) -> Controller:
     memory = DaemonSets(switches)
     of_revisions = Watch(ControllerRevision, memory.history_changed)
-    watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed), of_revisions)
+    watches = (
+        Watch(Pod, memory.pod_changed, Interest(owner=DaemonSet, orphan_changes=OF_ADOPTION)),
+        Watch(Node, memory.node_changed),
+        of_revisions,
+    )
     failed, settled = memory.pods.on_failed, memory.pods.expectations.are_satisfied
     controller = Controller("daemonset", DaemonSet, memory.reconcile, watches=watches, failed=failed, workers=2)
     return releasing(controller, switches, Releases(DaemonSet, lambda daemon_set, listers: False, settled))

@@ -28,6 +28,7 @@ from services.reconcile import conditions
 from services.reconcile.actions import NOTHING, Create, Query, Result
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.interest import Interest
 
 NO_DEADLINE_S = 2147483647
 
@@ -156,7 +157,10 @@ class Deployments:
 
 def _build(switches: Switches) -> Controller:
     memory = Deployments()
-    watches = (Watch(ReplicaSet, memory.set_changed), Watch(Pod, memory.pod_changed))
+    watches = (
+        Watch(ReplicaSet, memory.set_changed),
+        Watch(Pod, memory.pod_changed, Interest(owner=ReplicaSet, changes=("status.phase",))),
+    )
     controller = Controller("deployment", Deployment, memory.reconcile, watches=watches, workers=5)
     return releasing(controller, switches, Releases(Deployment, is_rolled_to_zero(switches), dependents=ReplicaSet))
 

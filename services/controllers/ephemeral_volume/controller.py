@@ -8,6 +8,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.reconcile.actions import NOTHING, Action, Create, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.interest import Interest
 from services.reconcile.writes import controller_reference
 
 
@@ -60,7 +61,7 @@ def _claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> l
     return [Key(change.object.metadata.namespace, owner.name)]
 
 
-_WATCHES = (Watch(Pod, _pod_changed), Watch(PersistentVolumeClaim, _claim_changed))
+_WATCHES = (Watch(Pod, _pod_changed, Interest(has="spec.volumes")), Watch(PersistentVolumeClaim, _claim_changed))
 CONTROLLER = Registration(
     "ephemeral-volume",
     lambda _: Controller("ephemeral-volume", None, _reconcile, watches=_WATCHES, reporter="ephemeral_volume"),

@@ -15,6 +15,7 @@ from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReferen
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, OWN_WRITE, Action, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, is_read
+from services.reconcile.interest import Interest
 from services.reconcile.kind_keys import kind_key, split
 
 UNREAD = ("events", "secrets")
@@ -26,6 +27,7 @@ ABSENT_MAX = 500
 """Maximum number of remembered owners that are gone for good; the oldest are forgotten first. A uid never
 returns (I22).
 """
+_OF_OWNERSHIP = Interest(changes=("metadata.owner_references", "metadata.deletion_timestamp", "metadata.finalizers"))
 
 
 class State(Enum):
@@ -269,7 +271,7 @@ def _elsewhere(kind: Resource | None, meta: ObjectMeta, reference: OwnerReferenc
 
 def _build(switches: Switches) -> Controller:
     memory = GarbageCollector()
-    watches, reporter = (Watch(AnyObject, memory.on_changed),), "garbage-collector-controller"
+    watches, reporter = (Watch(AnyObject, memory.on_changed, _OF_OWNERSHIP),), "garbage-collector-controller"
     return Controller("gc", AnyObject, memory.reconcile, watches=watches, workers=20, reporter=reporter)
 
 

@@ -28,6 +28,7 @@ from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, P
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, refusal_message
 from services.reconcile.expectations import Expectations
+from services.reconcile.interest import Interest
 from services.telemetry.metrics import Counts, Metrics, counter
 
 RESOURCE = "jobs.batch"
@@ -364,7 +365,7 @@ METRICS: Final[Metrics[Jobs]] = Metrics(
 
 def _build(switches: Switches) -> Controller:
     memory = Jobs(switches)
-    watches = (Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed))
+    watches = (Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed, Interest(owner=Job)))
     controller = Controller(
         "job",
         Job,

@@ -25,6 +25,7 @@ from services.controllers.shared_switches import NodeSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.interest import Interest
 
 LEASE_NAMESPACE = "kube-node-lease"
 MONITOR_PERIOD_S = 5.0
@@ -314,7 +315,7 @@ def _taints(node: Node, taints: list[Taint]) -> Patch:
 
 def _build(switches: Switches) -> Controller:
     memory = NodeLifecycle(switches)
-    watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed))
+    watches = (Watch(Pod, memory.pod_changed, Interest(changes=("spec.node_name",))), Watch(Node, memory.node_changed))
     return Controller(
         "node-lifecycle",
         None,

@@ -14,6 +14,7 @@ from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Result
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.interest import Interest
 
 RESOURCE = "podgroups.scheduling.k8s.io"
 
@@ -60,7 +61,7 @@ class PodGroupProtection:
 
 def _build(switches: Switches) -> Controller:
     memory = PodGroupProtection()
-    watches = (Watch(Pod, memory.pod_changed),)
+    watches = (Watch(Pod, memory.pod_changed, Interest(has="spec.scheduling_group")),)
     controller = Controller("podgroup-protection", PodGroup, memory.reconcile, watches=watches)
     return releasing(controller, switches, Releases(PodGroup, lambda group, listers: False))
 

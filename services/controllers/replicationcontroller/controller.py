@@ -9,11 +9,12 @@ from services.api.kinds.replicationcontroller import ReplicationController
 from services.api.switches import Switches
 from services.controllers.shared_replicas import ReplicaSets
 from services.reconcile.controller import Controller, Registration, Watch
+from services.reconcile.interest import OF_ADOPTION, Interest
 
 
 def _build(switches: Switches) -> Controller:
     memory = ReplicaSets(switches, ReplicationController)
-    watches = (Watch(Pod, memory.pod_changed),)
+    watches = (Watch(Pod, memory.pod_changed, Interest(owner=ReplicationController, orphan_changes=OF_ADOPTION)),)
     return Controller(
         "replicationcontroller",
         ReplicationController,

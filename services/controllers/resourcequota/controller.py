@@ -25,11 +25,14 @@ from services.controllers.shared_switches import QuotaSwitches
 from services.reconcile import writes
 from services.reconcile.actions import Patch, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, is_cached
+from services.reconcile.interest import Interest
 
 RESYNC_S = 300.0
 """Interval in seconds between full recounts (upstream `--resource-quota-sync-period`)."""
 _MEASURED = (quotas.PODS, quotas.CLAIMS, quotas.DEVICE_CLAIMS, quotas.SERVICES)
 """Kinds with usage beyond their number; other kinds are counted by their metadata."""
+_OF_USAGE = Interest(updates_of=(quotas.CLAIMS, quotas.DEVICE_CLAIMS, quotas.SERVICES, DEFINITIONS))
+"""Of all kinds; pods have a watch of their own, and of kinds that are not measured an update changes no number."""
 EVENTS = "events"
 """Kind that is never counted: too many to follow, and upstream does not count it (`pkg/quota/v1/install`)."""
 
@@ -179,7 +182,11 @@ def _status(quota: ResourceQuota, moment: Moment, queries: dict[str, Query]) -> 
 
 
 def _build(switches: Switches) -> Controller:
-    watches = (Watch(ResourceQuota, quota_changed), Watch(Pod, pod_changed), Watch(AnyObject, object_changed))
+    watches = (
+        Watch(ResourceQuota, quota_changed),
+        Watch(Pod, pod_changed),
+        Watch(AnyObject, object_changed, _OF_USAGE),
+    )
     counting = partial(reconcile, is_backed=switches.of(QuotaSwitches).has_extended_resources)
     return Controller("resourcequota", None, counting, watches=watches, period_s=RESYNC_S)
 

@@ -34,6 +34,7 @@ from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Query, Result, event
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, refusal_message
+from services.reconcile.interest import Interest
 
 
 class StatefulSets:
@@ -219,7 +220,7 @@ def _status_actions(known: SetState, collision_count: int, wall_s: float) -> lis
 def _build(switches: Switches) -> Controller:
     memory = StatefulSets(switches)
     watches = (
-        Watch(Pod, memory.pod_changed),
+        Watch(Pod, memory.pod_changed, Interest(owner=StatefulSet)),
         Watch(ControllerRevision, memory.revision_changed),
         Watch(PersistentVolumeClaim, memory.claim_changed),
     )

@@ -13,6 +13,7 @@ from services.api.meta import Key, ObjectMeta
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.interest import Interest
 from services.reconcile.kind_keys import CLAIM, VOLUME, kind_key, split
 
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
@@ -76,7 +77,7 @@ def _pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
 _WATCHES = (
     Watch(PersistentVolumeClaim, _claim_changed),
     Watch(PersistentVolume, _volume_changed),
-    Watch(Pod, _pod_changed),
+    Watch(Pod, _pod_changed, Interest(has="spec.volumes")),
 )
 CONTROLLER = Registration(
     "volume-protection", lambda _: Controller("volume-protection", None, _reconcile, watches=_WATCHES), start_order=16

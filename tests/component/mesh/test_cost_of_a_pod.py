@@ -22,9 +22,9 @@ CEILINGS = {
     "apiserver_fake": 1221,
     "kubelet": 830,
     "scheduler": 451,
-    "services/controllers": 302,
-    "services/client": 429,
-    "services/reconcile": 160,
+    "services/controllers": 176,
+    "services/client": 406,
+    "services/reconcile": 152,
     "services/telemetry": 197,
 }
 SCENARIO = """# The cost of pods

@@ -253,3 +253,78 @@ def test_the_claim_of_its_group_does_not_keep_a_member_from_a_claim_that_it_name
     world.put(a_pod("p", entries=entries, status=status, spec={"schedulingGroup": {"podGroupName": "g"}}))
 
     assert [patch.key.name for patch in of(world.sync("pod", "p"), Patch)] == ["c"]
+
+
+def _created(result):
+    return [each.document["metadata"]["generateName"] for each in of(result, Create)]
+
+
+def _world_with_pods(world_of, *names):
+    world = world_of(CONTROLLER)
+    world.put(TEMPLATE)
+    for name in names:
+        world.put(a_pod(name, entries=[ENTRY], node=""))
+    return world
+
+
+def test_guarantees_d1_one_list_of_a_namespace_serves_all_its_pods_and_is_repeated_while_a_request_may_be_under_way(
+    world_of,
+):
+    world = _world_with_pods(world_of, *"abcdefgh")
+
+    first = world.sync("pod", "a", listed={LIST: ()})
+    soon = world.sync("pod", "b", after_s=0.9)
+    later = world.sync("pod", "c", after_s=0.2)
+    again = world.sync("pod", "c", listed={LIST: ()}, after_s=10.0)
+    twice_as_old = world.sync("pod", "d", after_s=11.0)
+    last = world.sync("pod", "e", after_s=10.0)
+    world.sync("pod", "e", listed={LIST: ()})
+    at_last = world.sync("pod", "f", after_s=1_000.0)
+
+    assert [_created(each) for each in (first, soon, again, twice_as_old, at_last)] == [
+        ["a-dev-"], ["b-dev-"], ["c-dev-"], ["d-dev-"], ["f-dev-"]
+    ]  # fmt: skip
+    assert (later.refresh, last.refresh) == ((LIST,), (LIST,))
+
+
+def test_guarantees_d1_a_creation_without_an_answer_is_looked_for_and_a_refused_one_is_not(world_of):
+    world = _world_with_pods(world_of, "p", "q")
+    (create,) = of(world.sync("pod", "p", listed={LIST: ()}), Create)
+
+    unanswered = world.sync("pod", "p")
+    world.controller.failed(Key("default", "pod/p"), create, "InternalError: disk full")
+    uncertain = world.sync("pod", "p")
+    world.controller.failed(Key("default", "pod/p"), create, "Forbidden: exceeded quota")
+    refused = world.sync("pod", "p")
+
+    assert (unanswered.refresh, uncertain.refresh) == ((LIST,), (LIST,))
+    assert _created(refused) == ["p-dev-"]
+
+
+def test_guarantees_d1_a_claim_that_was_seen_and_deleted_is_made_again_without_a_list(world_of):
+    world = _world_with_pods(world_of, "p")
+    world.sync("pod", "p", listed={LIST: ()})
+    world.put(made("p-dev-x", "p"))
+
+    world.drop("ResourceClaim", "p-dev-x", api_version=CLAIM)
+
+    assert _created(world.sync("pod", "p")) == ["p-dev-"]
+
+
+def test_guarantees_d1_a_listed_claim_that_the_cache_lacks_is_read_by_its_name_until_the_cache_shows_it(world_of):
+    world = _world_with_pods(world_of, "p", "q")
+    elsewhere = world_of(CONTROLLER)
+    elsewhere.put(made("q-dev-x", "q"))
+    claim = elsewhere.of(ResourceClaim).get(Key("default", "q-dev-x"))
+    named_claim = Query(ResourceClaim, Key("default", "q-dev-x"))
+
+    world.sync("pod", "p", listed={LIST: (claim,)})
+    asked = world.sync("pod", "q")
+    exists = world.sync("pod", "q", live={named_claim: claim})
+    is_gone = world.sync("pod", "q", live={named_claim: None})
+    world.put(made("q-dev-x", "q"))
+    shown = world.sync("pod", "q")
+
+    assert asked.refresh == (named_claim,)
+    assert named(exists) == named(shown) == [[{"name": "dev", "resourceClaimName": "q-dev-x"}]]
+    assert (of(exists, Create), _created(is_gone)) == ([], ["q-dev-"])
