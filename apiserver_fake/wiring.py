@@ -232,15 +232,16 @@ class ApiServerComponent:
 
 
 async def give_back(store: Store) -> None:
-    """Make the C library release memory that has left the window of changes, when it is worth it.
+    """Make the C library release memory that has left the window of changes or was packed, when it is worth it.
 
     Otherwise it keeps freed blocks between blocks in use, and a burst of Events would stay in memory for days.
     """
     before = 0
     while True:
         await asyncio.sleep(GIVEN_BACK_S)
-        if store.bytes_left - before >= GIVEN_BACK_BYTES:
-            before = store.bytes_left
+        free = store.bytes_left + store.bytes_packed
+        if free - before >= GIVEN_BACK_BYTES:
+            before = free
             kernel.release_memory()
 
 

@@ -7,7 +7,6 @@ the `Disk` seam (the simulation's faulty disks), `storage.sqlite` is one table i
 """
 
 import hashlib
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -192,7 +191,6 @@ class DiskJournal(Journal):
         self._disk, self._limit = disk, snapshot_after_bytes
         self._log = ""
         self._log_bytes = self._bytes = self._snapshot_bytes = self._rv = 0
-        self._window: deque[Entry] = deque()
 
     async def open(self, new_secret: bytes) -> Recovered:
         """Read snapshot and logs; cut a torn tail off the last one."""
@@ -223,7 +221,6 @@ class DiskJournal(Journal):
                 self._take(_ENTRIES.decode(payload), recovery, name)
             self._bytes += end
         recovery.is_first_start = raw is None and not self._rv
-        self._window.extend(recovery.entries)
         return recovery
 
     def _take(self, entries: list[Entry], recovery: Recovered, name: str) -> None:
@@ -244,9 +241,6 @@ class DiskJournal(Journal):
         self._bytes += len(data)
         self._log_bytes += len(data)
         self._rv = entries[-1].rv
-        self._window.extend(entries)
-        while self._window[0].rv <= window_start:
-            self._window.popleft()
 
     async def probe(self) -> None:
         """Truncate the remains of a failed append from the log; this needs space as well."""
@@ -263,10 +257,26 @@ class DiskJournal(Journal):
         if self._bytes < max(self._limit, 2 * self._snapshot_bytes):
             return
         rv, objects = base()
-        window = [entry for entry in self._window if entry.rv > rv]
-        data = frame(msgspec.msgpack.encode(_Snapshot(rv, objects, window)))
+        data = frame(msgspec.msgpack.encode(_Snapshot(rv, objects, self._entries_after(rv))))
         logs = [name for name in self._disk.names() if name.startswith("log-")]
         await self._disk.write("snapshot", data)
         self._log, self._bytes, self._snapshot_bytes = "", 0, len(data)
         for name in logs:
             await self._disk.remove(name)
+
+    def _entries_after(self, rv: int) -> list[Entry]:
+        """Return the durable changes above a version, as the disk has them: kept here, too, they would stand twice."""
+        raw = self._disk.read("snapshot")
+        sources = [] if raw is None else [_SNAPSHOT.decode(frames(raw, "snapshot")[0][0]).entries]
+        for name in self._disk.names():
+            if name.startswith("log-"):
+                payloads, _ = frames(self._disk.read(name) or b"", name)
+                sources += [_ENTRIES.decode(payload) for payload in payloads]
+        entries: list[Entry] = []
+        for source in sources:
+            for entry in source:
+                # A log may begin with what the snapshot has, if it could not be removed.
+                if entry.rv > rv:
+                    entries.append(entry)
+                    rv = entry.rv
+        return entries

@@ -18,7 +18,7 @@ NO_LABELS: Final[dict[str, str]] = {}
 """The shared label map of objects without labels: most objects are Events, and have none."""
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One object at one version.
 
     `fields` holds the selectable fields, without `metadata.name` and `metadata.namespace`. `digest` is its summand
@@ -43,7 +43,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return Key(self.namespace, self.name)
 
 
-class Cause(msgspec.Struct, frozen=True, gc=False):
+class Cause(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The request that caused a change; for the event log, by which invariants are judged (I2, I14, I24, I25),
     and history.
 

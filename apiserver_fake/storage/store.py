@@ -8,13 +8,14 @@ lists, gets and watches return those bytes.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
 
+from apiserver_fake.storage.change_log import BLOCK, ChangeLog
 from apiserver_fake.storage.records import (
     ADDED,
     DELETED,
@@ -39,8 +40,10 @@ WINDOW_S = 300.0
 WINDOW_CHANGES = 20_000
 WINDOW_BYTES_MAX = 256 << 20
 OBJECT_BYTES_MAX = 1_536 << 10
-LINGERING = 256
+LINGERING = BLOCK
 """Number of changes of one kind that are kept after they have left the window, so that they are dropped together."""
+KIND_BITS = 20
+KIND_MASK = (1 << KIND_BITS) - 1
 SAMPLED = 4
 """Number of objects by which the size of a kind's objects is estimated."""
 INDEXED_FIELDS: dict[str, tuple[str, ...]] = {"pods": ("spec.nodeName",)}
@@ -50,13 +53,13 @@ INDEXED_FIELDS: dict[str, tuple[str, ...]] = {"pods": ("spec.nodeName",)}
 class _Table:
     """All objects of one kind and the changes of the window, oldest first."""
 
-    __slots__ = ("by_field", "changes", "counts", "head", "indexed", "keys", "objects")
+    __slots__ = ("by_field", "changes", "counts", "indexed", "keys", "number", "objects")
 
-    def __init__(self, indexed: tuple[str, ...] = ()) -> None:
+    def __init__(self, number: int, indexed: tuple[str, ...] = ()) -> None:
+        self.number = number
         self.objects: dict[Key, Record] = {}
         self.keys: list[Key] = []
-        self.changes: list[Change] = []
-        self.head = 0
+        self.changes = ChangeLog()
         self.indexed = indexed
         self.by_field: dict[tuple[str, str], dict[Key, Record]] = {}
         self.counts: dict[str, int] = {}
@@ -99,12 +102,6 @@ class _Table:
             if not found:
                 del self.by_field[(field, value)]
 
-    def drop_oldest(self) -> None:
-        self.head += 1
-        if self.head >= LINGERING:
-            del self.changes[: self.head]
-            self.head = 0
-
 
 class Store:
     """Objects of all kinds under one version counter.
@@ -120,14 +117,20 @@ class Store:
         self.hashing = hashing
         self._window_s, self._window_changes = window_s, window_changes
         self._tables: dict[str, _Table] = {}
-        self._window: deque[tuple[int, float, str, int]] = deque()
+        self._kept: deque[int] = deque()
+        """One number for each change of the window, whose versions are dense: its size, then its kind's number."""
+        self._window: deque[tuple[int, float]] = deque()
+        """The last version of each batch of the window, and the batch's time."""
+        self._numbered: list[_Table] = []
+        self._leaving: Callable[[int], None] | None = None
         self.bytes_left = 0
         """Bytes of changes that have left the window since it was made."""
 
     def _table(self, resource: str) -> _Table:
         table = self._tables.get(resource)
         if table is None:
-            table = self._tables[resource] = _Table(INDEXED_FIELDS.get(resource, ()))
+            table = self._tables[resource] = _Table(len(self._numbered), INDEXED_FIELDS.get(resource, ()))
+            self._numbered.append(table)
         return table
 
     def get(self, resource: str, namespace: str, name: str) -> Record | None:
@@ -155,7 +158,7 @@ class Store:
     @property
     def is_window_full(self) -> bool:
         """Whether the window can neither shrink nor take more bytes (L-HIST)."""
-        return self.window_bytes > WINDOW_BYTES_MAX and len(self._window) <= self._window_changes
+        return self.window_bytes > WINDOW_BYTES_MAX and len(self._kept) <= self._window_changes
 
     def count_after(self, resource: str, rv: int) -> int:
         """Return the number of a kind's changes above `rv`. Raises: Expired when some have left the window."""
@@ -164,7 +167,7 @@ class Store:
         table = self._tables.get(resource)
         if table is None:
             return 0
-        return len(table.changes) - bisect_right(table.changes, rv, lo=table.head, key=lambda change: change.rv)
+        return table.changes.count_after(rv)
 
     def changes_after(self, resource: str, rv: int) -> list[Change]:
         """Return a kind's changes above `rv`, oldest first. Raises: Expired when some have left the window."""
@@ -173,7 +176,7 @@ class Store:
         table = self._tables.get(resource)
         if table is None:
             return []
-        return table.changes[bisect_right(table.changes, rv, lo=table.head, key=lambda change: change.rv) :]
+        return table.changes.after(rv)
 
     def get_at(self, resource: str, namespace: str, name: str, at: int) -> Record | None:
         """Return the object as it was at version `at`; None if it did not exist.
@@ -183,6 +186,19 @@ class Store:
         key = Key(namespace, name)
         later = (change.previous for change in self.changes_after(resource, at) if change.record.key == key)
         return next(later, self.get(resource, namespace, name))
+
+    def body_at(self, resource: str, rv: int) -> bytes:
+        """Return the body of the kind's change at a version that the window has."""
+        return self._tables[resource].changes.first_after(rv - 1).record.body
+
+    def on_leaving(self, notify: Callable[[int], None]) -> None:
+        """Register `notify`, which is called with the version of each change that is about to leave the window."""
+        self._leaving = notify
+
+    @property
+    def bytes_packed(self) -> int:
+        """Bytes of old bodies that were packed since the store was made."""
+        return sum(table.changes.packed_bytes for table in self._tables.values())
 
     def changes_of(self, resource: str, namespace: str, name: str) -> list[Change]:
         """Return the changes in the window of all objects that had that name, oldest first."""
@@ -295,11 +311,13 @@ class Store:
             new_record = reindex_record(record)
             assert new_record is not None, "an object has a record"
             table.objects[key] = new_record
-        for place in range(table.head, len(table.changes)):
-            change = table.changes[place]
-            table.changes[place] = msgspec.structs.replace(
+
+        def reindex_change(change: Change) -> Change:
+            return msgspec.structs.replace(
                 change, record=reindex_record(change.record) or change.record, previous=reindex_record(change.previous)
             )
+
+        table.changes.replace(reindex_change)
 
     def stage(self) -> Staged:
         """Return an empty batch on top of the visible state. Only one may be published on each state."""
@@ -313,6 +331,7 @@ class Store:
         for change in changes:
             self._apply(change, now_s)
         self.rv = changes[-1].rv
+        self._window.append((self.rv, now_s))
         self.trim(now_s)
 
     def _apply(self, change: Change, now_s: float) -> None:
@@ -329,27 +348,35 @@ class Store:
         if previous is not None:
             self.state_hash -= previous.digest
         self.state_hash %= 1 << 256
-        table.changes.append(change)
-        self._window.append((change.rv, now_s, record.resource, len(record.body)))
+        log = table.changes
+        log.newest.append(change)
+        if len(log.newest) >= log.due:
+            log.arrange(table.objects, now_s)
+        self._kept.append(len(record.body) << KIND_BITS | table.number)
         self.window_bytes += len(record.body)
 
     def trim(self, now_s: float) -> None:
         """Drop changes that are older than the window and not among its last (5 min and 20,000 changes)."""
-        window = self._window
-        while len(window) > self._window_changes:
-            rv, at_s, resource, size = window[0]
-            if now_s - at_s < self._window_s and self.window_bytes <= WINDOW_BYTES_MAX:
+        kept, batches = self._kept, self._window
+        while len(kept) > self._window_changes:
+            rv = self.window_start + 1
+            while batches[0][0] < rv:
+                batches.popleft()
+            if now_s - batches[0][1] < self._window_s and self.window_bytes <= WINDOW_BYTES_MAX:
                 return
-            window.popleft()
+            if self._leaving is not None:
+                self._leaving(rv)
+            leaving = kept.popleft()
+            size = leaving >> KIND_BITS
             self.window_bytes -= size
             self.bytes_left += size
-            self._tables[resource].drop_oldest()
+            self._numbered[leaving & KIND_MASK].changes.drop_oldest()
             self.window_start = rv
 
     def load(self, base: Iterable[Record], base_rv: int) -> None:
         """Fill the empty store with these objects as the state at `base_rv`."""
         assert self.count == 0
-        assert not self._window
+        assert not self._kept
         for record in sorted(base, key=lambda r: (r.resource, r.key)):
             self._table(record.resource).put(record, None)
             self.count += 1

@@ -52,34 +52,73 @@ def refusal(error: ApiError) -> Response:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer to a request id. `at_s`: monotonic time of the answer."""
+    """The answer to a request id. `at_s`: monotonic time of the answer.
+
+    `resource` is not empty for an answer whose body is that of the change of this kind with the answer's version.
+    """
 
     fingerprint: bytes
     response: Response
     at_s: float
+    resource: str = ""
 
 
 class AnswerTable:
-    """Answers by `(identity, request id)` for 5 minutes and the last 10,000 mutations (S9)."""
+    """Answers by `(identity, request id)` for 5 minutes and the last 10,000 mutations (S9).
 
-    def __init__(self, ttl_s: float = ANSWERS_S, entries_max: int = ANSWERS_MAX) -> None:
-        self._ttl_s, self._max = ttl_s, entries_max
+    A body that the window of changes has is not held here, too. Before a change leaves the window, `hold` takes the
+    bodies of the answers that are still kept.
+    """
+
+    def __init__(
+        self,
+        ttl_s: float = ANSWERS_S,
+        entries_max: int = ANSWERS_MAX,
+        body_of: Callable[[str, int], bytes] | None = None,
+    ) -> None:
+        """`body_of`: returns the body of a kind's change at a version in the window; None: bodies are held here."""
+        self._ttl_s, self._max, self._body_of = ttl_s, entries_max, body_of
         self._answers: OrderedDict[tuple[str, str], Answer] = OrderedDict()
+        self._lent: deque[tuple[int, tuple[str, str]]] = deque()
+        """The versions of answers without a body, in their order, and their keys."""
 
     def find(self, key: tuple[str, str], now_s: float) -> Answer | None:
         """Return the earlier answer to that request, if it is still kept."""
         answer = self._answers.get(key)
-        return answer if answer is not None and now_s - answer.at_s <= self._ttl_s else None
+        if answer is None or now_s - answer.at_s > self._ttl_s:
+            return None
+        return self._whole(answer) if answer.resource else answer
+
+    def _whole(self, answer: Answer) -> Answer:
+        assert self._body_of is not None
+        body = self._body_of(answer.resource, answer.response.rv)
+        return Answer(answer.fingerprint, msgspec.structs.replace(answer.response, body=body), answer.at_s)
 
     def keep(self, key: tuple[str, str], answer: Answer) -> None:
         """Keep an answer; drop those that are too old or too many."""
+        if answer.resource and self._body_of is not None:
+            response = answer.response
+            self._lent.append((response.rv, key))
+            response = msgspec.structs.replace(response, body=b"")
+            answer = Answer(answer.fingerprint, response, answer.at_s, answer.resource)
         self._answers[key] = answer
         self._answers.move_to_end(key)
         while self._answers:
             first = next(iter(self._answers.values()))
             if len(self._answers) <= self._max and answer.at_s - first.at_s <= self._ttl_s:
                 return
-            self._answers.popitem(last=False)
+            oldest, _ = self._answers.popitem(last=False)
+            if self._lent and self._lent[0][1] == oldest:
+                self._lent.popleft()
+
+    def hold(self, rv: int) -> None:
+        """Take the bodies of kept answers up to a version, because the window is about to lose them."""
+        lent = self._lent
+        while lent and lent[0][0] <= rv:
+            version, key = lent.popleft()
+            answer = self._answers.get(key)
+            if answer is not None and answer.resource and answer.response.rv == version:
+                self._answers[key] = self._whole(answer)
 
 
 log = structlog.get_logger()
@@ -145,7 +184,8 @@ class Writer:
         self._queue_bytes = 0
         self._pending: dict[Operation, None] = {}
         self._has_work = asyncio.Event()
-        self.answers = AnswerTable()
+        self.answers = AnswerTable(body_of=store.body_at)
+        store.on_leaving(self.answers.hold)
         self.is_open = False
         self.read_only: ReadOnly | None = None
         self.batches = self.failures = 0
@@ -290,7 +330,7 @@ class Writer:
                 return known.response
         if now_s > operation.deadline_s:
             return refusal(Timeout("the deadline passed before the write was begun; nothing was written"))
-        staged = batch.staged
+        staged, resource = batch.staged, ""
         staged.cause = operation.cause
         mark = len(staged.changes)
         try:
@@ -311,10 +351,14 @@ class Writer:
         else:
             if len(staged.changes) - mark > 1:
                 staged.seal(mark)
+            if len(staged.changes) > mark:
+                last = staged.changes[-1].record
+                if response.body is last.body and response.rv == last.rv:
+                    resource = last.resource
             batch.entries.extend(_entries(staged.changes[mark:], operation, response))
         # A refusal that may be different next time is not an answer to hold on to.
         if operation.request_id and response.code < 500 and response.code != 429:
-            batch.answers[key] = Answer(operation.fingerprint, response, now_s)
+            batch.answers[key] = Answer(operation.fingerprint, response, now_s, resource)
         return response
 
     async def _commit(self, batch: _Batch) -> None:

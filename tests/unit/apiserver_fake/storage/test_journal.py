@@ -109,6 +109,30 @@ def test_a_snapshot_replaces_the_logs_and_keeps_the_window_with_its_request_ids(
     assert [n for n in disk.names() if n.startswith("log-")] == [f"log-{3:020d}"]
 
 
+def test_a_second_snapshot_has_the_window_of_the_first_and_of_logs_that_stayed():
+    disk = MemoryDisk()
+
+    async def write():
+        journal = DiskJournal(disk, snapshot_after_bytes=1)
+        await journal.open(SECRET)
+        await journal.append([an_entry(1), an_entry(2, "b")], 0)
+        remove, disk.remove = disk.remove, lambda name: asyncio.sleep(0)
+        await journal.fold(lambda: (0, []))
+        disk.remove = remove
+        await journal.append([an_entry(3, "c", request_id="r", identity="i", code=201)], 0)
+        for number in range(4, 12):
+            await journal.append([an_entry(number, f"n{number}")], 0)
+        await journal.fold(lambda: (1, [BaseObject("configmaps", 1, b"{}")]))
+
+    asyncio.run(write())
+
+    assert [name for name in disk.names() if name.startswith("log-")] == []
+    found = reopened(disk)
+    assert found.base_rv == 1
+    assert [each.rv for each in found.entries] == [*range(2, 12)]
+    assert found.entries[1].request_id == "r"
+
+
 def test_as_19_s18_a_crash_between_snapshot_and_removal_of_logs_brings_nothing_back_twice():
     disk = MemoryDisk()
 

@@ -63,8 +63,8 @@ class AJournal(Journal):
 class World:
     """A writer over a store and a journal, with what it published."""
 
-    def __init__(self):
-        self.store, self.journal, self.published = Store(), AJournal(), []
+    def __init__(self, store=None):
+        self.store, self.journal, self.published = store or Store(), AJournal(), []
         self.writer = Writer(self.store, self.journal, LoopClock(), lambda changes: self.published.extend(changes))
         self.writer.is_open = True
 
@@ -82,11 +82,11 @@ class World:
         )
 
 
-def simulated(scenario):
+def simulated(scenario, store=None):
     """Run `scenario(world)` with its writer, in virtual time."""
 
     async def main():
-        world = World()
+        world = World(store)
         task = asyncio.create_task(world.writer.run())
         try:
             await scenario(world)
@@ -297,3 +297,28 @@ def test_an_operation_that_trips_over_a_bug_is_a_500_and_the_others_go_on():
 
     assert msgspec.json.decode(world.journal.batches[0][0].body)["metadata"]["name"] == "a"
     assert Key("default", "a") == world.published[0].record.key
+
+
+def test_s9_an_answer_is_whole_again_while_the_window_has_its_change_and_after():
+    async def scenario(world):
+        for number in range(30):
+            await world.put(f"n{number}", request_id=f"r{number}", fingerprint=b"f")
+            first = world.writer.answers._answers[("ann", "r0")]
+            seen.append((world.store.window_start > 0, first.response.body != b""))
+            whole = world.writer.find_answer("ann", "r0", b"f")
+            assert (whole.code, whole.rv, whole.body) == (201, 1, world.journal.batches[0][0].body)
+        again.extend(world.writer.find_answer("ann", f"r{number}", b"f").body for number in range(30))
+
+    seen, again = [], []
+    world, _ = simulated(scenario, store=Store(window_s=0.0, window_changes=20))
+
+    assert seen == [(number >= 20, number >= 20) for number in range(30)]
+    assert again == [batch[0].body for batch in world.journal.batches]
+
+
+def test_s9_the_table_keeps_no_versions_of_answers_that_it_has_forgotten():
+    table = AnswerTable(ttl_s=300, entries_max=3, body_of=lambda resource, rv: b"body")
+    for rv in range(1, 10):
+        table.keep(("i", str(rv)), Answer(b"", Response(code=200, rv=rv, body=b"body"), float(rv), "pods"))
+
+    assert [rv for rv, _ in table._lent] == [7, 8, 9]
