@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.executed
+
 WAIT_MAX_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 KEPLAB = [sys.executable, "-m", "lab.cli"]
