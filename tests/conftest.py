@@ -73,13 +73,16 @@ def _importer() -> Iterator[Importer]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _forked(request: pytest.FixtureRequest, _importer: Importer) -> Iterator[None]:
-    """Fork processes of Python in the layers that start many, unless a file says that it tests how they start."""
+    """Fork processes of Python in the layers that start many."""
     is_forked = layer_of(request.node.nodeid) in FORKING_LAYERS and not request.config.getoption("--executed")
-    with (
-        contextlib.nullcontext()
-        if not is_forked or request.node.get_closest_marker("executed")
-        else _importer.installed()
-    ):
+    with _importer.installed() if is_forked else contextlib.nullcontext():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _executed(request: pytest.FixtureRequest, _forked: None, _importer: Importer) -> Iterator[None]:
+    """Execute them for a test that is about how they start."""
+    with _importer.paused() if request.node.get_closest_marker("executed") else contextlib.nullcontext():
         yield
 
 
@@ -147,7 +150,7 @@ class SlowTests:
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marker, and remember durations where that is wanted."""
     config.addinivalue_line("markers", "slow: takes over a quarter of a second; `--slow` runs it")
-    config.addinivalue_line("markers", "executed: tests how processes start, so none of its processes is forked")
+    config.addinivalue_line("markers", "executed: tests how processes start, so what it starts is not forked")
     if (path := config.getoption("--record-slow")) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SlowTests(Path(path)))
 

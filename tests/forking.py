@@ -12,6 +12,7 @@ beside it, since the kernel gives orphans only to their ancestors. Decision 0103
 import atexit
 import contextlib
 import fcntl
+import functools
 import gc
 import importlib
 import inspect
@@ -39,8 +40,13 @@ COMMAND_LINE: Final = "lab.cli"
 NURSERY: Final = "services.runtime.mesh.nursery"
 MODULES: Final = frozenset((*LOADED, COMMAND_LINE, NURSERY, "lab.simulator"))
 PACKAGES: Final = ("apiserver_fake", "claim_controller", "kubelet", "lab", "protos", "scheduler", "services", "tests")
-LATER: Final[Mapping[str, Sequence[str]]] = {"up": ("lab.cli.up_process",), "ui": ("lab.ui.run",)}
-"""What a command imports when it runs, beside its own module."""
+LATER: Final[Mapping[str, Sequence[str]]] = {
+    "": ("cryptography.hazmat.backends.openssl.backend", "encodings.idna", "importlib.metadata", "prometheus_client", "zipfile"),
+    "apiserver_fake": ("apiserver_fake.extensions.customresources.definitions", "apiserver_fake.storage.sqlite"),
+    "up": ("lab.cli.up_process",),
+    "ui": ("lab.ui.run",),
+}  # fmt: skip
+"""What is imported when a module of MODULES or a command of `keplab` runs, beside its own module; "": by most of them."""
 STARTING: Final = frozenset(("up", "run", "compare", "chaos"))
 """Commands that start processes of Python."""
 USUAL: Final = {
@@ -86,6 +92,7 @@ class Importer:
         execute = subprocess.Popen._execute_child
         signature = inspect.signature(execute)
 
+        @functools.wraps(execute)
         def start(popen: Any, *values: object) -> None:
             given = signature.bind(popen, *values).arguments
             if not (pid := self._fork_for(given)):
@@ -99,6 +106,15 @@ class Importer:
             yield
         finally:
             subprocess.Popen._execute_child = execute
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Have everything executed until the end."""
+        usable, self._is_usable = self._is_usable, False
+        try:
+            yield
+        finally:
+            self._is_usable = usable
 
     def close(self) -> None:
         """End the importer; what was forked lives on."""
@@ -189,17 +205,32 @@ def _has_our_sources(path: Sequence[str]) -> bool:
 
 def load(module: str, arguments: Sequence[str]) -> None:
     """Import what a process will."""
+    word = arguments[0] if arguments and module == COMMAND_LINE else ""
+    for name in (*LATER[""], *LATER.get(module, ()), *LATER.get(word, ())):
+        importlib.import_module(name)
     if module == COMMAND_LINE:
         importlib.import_module("lab.cli.__main__")
         commands = importlib.import_module("lab.cli.command_table").COMMANDS
-        word = arguments[0] if arguments else ""
-        for name in [commands[word].path, *LATER.get(word, ())] if word in commands else ():
-            importlib.import_module(name)
-    elif module == NURSERY:
+        if word in commands:
+            importlib.import_module(commands[word].path)
+    if module == NURSERY or word in STARTING:
         for each in LOADED:
             load(each, ())
-    elif hasattr(main := importlib.import_module(main_of(module)), "load"):
+    elif module != COMMAND_LINE and hasattr(main := importlib.import_module(main_of(module)), "load"):
         main.load()
+    if module == "apiserver_fake":
+        _fill_tables()
+
+
+def _fill_tables() -> None:
+    """Have the tables of an API server that are the same in each."""
+    from apiserver_fake.registry.authorization.authorizer import roles
+    from apiserver_fake.registry.schema.schemas import shape_of
+    from services.api.resources import resources
+
+    for resource in resources().values():
+        shape_of(resource.api_version, resource.kind)
+    roles()
 
 
 def main_of(module: str) -> str:

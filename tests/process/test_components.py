@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.executed
-
 ROOT = Path(__file__).resolve().parents[2]
 COMPONENTS = {
     "apiserver": "apiserver_fake",

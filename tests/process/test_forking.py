@@ -1,6 +1,7 @@
 """A process that tests fork is what it would be if it were executed (`tests.forking`)."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ import pytest
 from services.telemetry import kernel
 from tests.forking import MODULES, ROOT, Importer
 
-pytestmark = [pytest.mark.executed, pytest.mark.skipif(not kernel.can_adopt(), reason="needs Linux")]
+pytestmark = pytest.mark.skipif(not kernel.can_adopt(), reason="needs Linux")
 STATE = "tests.process.own_state"
 ENVIRON = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | {"PYTHONPATH": str(ROOT)}
 
@@ -30,10 +31,7 @@ def importer():
 @pytest.fixture(params=["executed", "forked"])
 def way(request, importer):
     """Start processes in one way, then in the other."""
-    if request.param == "executed":
-        yield request.param
-        return
-    with importer.installed():
+    with importer.installed() if request.param == "forked" else contextlib.nullcontext():
         yield request.param
 
 
@@ -90,8 +88,7 @@ def test_descriptors_are_passed_on_under_their_own_numbers(way):
 
 def test_a_signal_ends_it_and_is_reported(way):
     with subprocess.Popen([sys.executable, "-m", STATE], stdin=subprocess.PIPE, env=ENVIRON) as process:
-        while b"own_state" not in (Path("/proc") / str(process.pid) / "cmdline").read_bytes():
-            time.sleep(0.01)
+        wait_for_name(process)
         assert (way == "forked") == is_forked(process.pid)
         process.send_signal(signal.SIGTERM)
         assert -signal.SIGTERM == process.wait(timeout=60)
@@ -141,6 +138,27 @@ def test_what_it_starts_is_forked_beside_it(importer, tmp_path):
                 [*command, "down", "--data", str(folder)], check=True, capture_output=True, env=ENVIRON, timeout=120
             )
     assert {None} == {kernel.state_and_parent(pid) for pid in pids[1:]}
+
+
+def test_while_an_importer_is_paused_everything_is_executed(importer):
+    with importer.installed(), importer.paused():
+        executed = is_next_forked()
+    with importer.installed():
+        assert (False, True) == (executed, is_next_forked())
+
+
+def is_next_forked():
+    """Whether a process that is started now asks the importer."""
+    with subprocess.Popen(
+        [sys.executable, "-m", STATE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRON
+    ) as process:
+        wait_for_name(process)
+        return is_forked(process.pid)
+
+
+def wait_for_name(process):
+    while b"own_state" not in (Path("/proc") / str(process.pid) / "cmdline").read_bytes():
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
