@@ -3,8 +3,10 @@
 `--repeats 10` runs the acceptance scenarios that take several seeds as often as guarantees 13 asks for, and more.
 """
 
+import contextlib
 import gc
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,12 +16,16 @@ import structlog
 from hypothesis import HealthCheck, settings
 from structlog._config import BoundLoggerLazyProxy
 
+from tests.forking import Importer
+
 ROOT = Path(__file__).parents[1]
 SLOW = Path(__file__).with_name("slow.txt")
 """Tests that take over a quarter of a second on two quiet cores, one a line; `make slow` writes it."""
 SLOW_S = 0.25
 SLOW_LAYERS = frozenset(("scenarios", "process", "durability", "interop", "browser", "compose"))
 """Layers of which every test is slow."""
+FORKING_LAYERS = frozenset(("process", "interop", "durability", "browser"))
+"""Layers whose processes of Python are forked."""
 
 settings.register_profile("keplab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keplab")
@@ -57,10 +63,34 @@ def _logs_of_its_own() -> Iterator[None]:
         logging.root.removeHandler(handler)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _importer() -> Iterator[Importer]:
+    """What processes of these tests are forked from; it begins with the first of them."""
+    importer = Importer(os.environ)
+    yield importer
+    importer.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forked(request: pytest.FixtureRequest, _importer: Importer) -> Iterator[None]:
+    """Fork processes of Python in the layers that start many."""
+    is_forked = layer_of(request.node.nodeid) in FORKING_LAYERS and not request.config.getoption("--executed")
+    with _importer.installed() if is_forked else contextlib.nullcontext():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _executed(request: pytest.FixtureRequest, _forked: None, _importer: Importer) -> Iterator[None]:
+    """Execute them for a test that is about how they start."""
+    with _importer.paused() if request.node.get_closest_marker("executed") else contextlib.nullcontext():
+        yield
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take how often scenarios with a `repeat` run."""
     parser.addoption("--slow", action="store_true", help="run tests that take over a quarter of a second as well")
     parser.addoption("--record-slow", metavar="FILE", help="write which tests take over a quarter of a second")
+    parser.addoption("--executed", action="store_true", help="execute each process that could be forked")
     parser.addoption("--repeats", type=int, default=1, help="run acceptance scenarios so many times, a seed each")
 
 
@@ -120,6 +150,7 @@ class SlowTests:
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marker, and remember durations where that is wanted."""
     config.addinivalue_line("markers", "slow: takes over a quarter of a second; `--slow` runs it")
+    config.addinivalue_line("markers", "executed: tests how processes start, so what it starts is not forked")
     if (path := config.getoption("--record-slow")) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SlowTests(Path(path)))
 

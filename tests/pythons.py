@@ -27,6 +27,7 @@ SHARE = (
     "tests/process/test_components.py",
     "tests/process/test_wheel.py",
     "--slow",
+    "--executed",
     "-n",
     "2",
     "--dist",

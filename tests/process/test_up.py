@@ -99,6 +99,7 @@ def ports_of(status):
     return [port for process in status["processes"] for port in process["ports"].values()]
 
 
+@pytest.mark.executed
 def test_a_mesh_starts_serves_kubectl_and_leaves_no_process_and_no_port(tmp_path):
     began = keplab("up", "--data", str(tmp_path / "m"), "--engine", "memory", "--nodes", "2", "--detach", "-o", "json")
     assert 0 == began.returncode, began.stderr
@@ -155,6 +156,7 @@ def test_what_a_flag_asks_for_gives_way_to_the_switch_that_is_set(tmp_path):
         assert 0 == keplab("down", "--data", data).returncode
 
 
+@pytest.mark.executed
 def test_a_killed_process_comes_back_and_status_says_what_happened(start, tmp_path):
     process = start(tmp_path)
     before = {p["name"]: p for p in ready(tmp_path)["processes"]}
@@ -173,6 +175,7 @@ def test_a_killed_process_comes_back_and_status_says_what_happened(start, tmp_pa
     assert not [p for p in pids_of({"processes": after.values()}) if is_alive(p)]
 
 
+@pytest.mark.executed
 @pytest.mark.parametrize("sign", ["logs", "run/apiserver.ready", "logs/kubelet_h0.log"])
 def test_ctrl_c_while_starting_leaves_nothing(start, tmp_path, sign):
     process = start(tmp_path)
@@ -186,6 +189,7 @@ def test_ctrl_c_while_starting_leaves_nothing(start, tmp_path, sign):
     assert not (tmp_path / "mesh.json").exists()
 
 
+@pytest.mark.executed
 def test_children_do_not_outlive_a_killed_supervisor(start, tmp_path):
     process = start(tmp_path)
     status = ready(tmp_path)
