@@ -6,7 +6,7 @@
 import gc
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,9 @@ SLOW = Path(__file__).with_name("slow.txt")
 SLOW_S = 0.25
 SLOW_LAYERS = frozenset(("scenarios", "process", "durability", "interop", "browser", "compose"))
 """Layers of which every test is slow."""
+
+GC_THRESHOLDS = (50_000, 50, 10)
+"""When to look for garbage: most objects of a test die with it, and what a simulation leaves is looked at once."""
 
 settings.register_profile("keplab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keplab")
@@ -124,10 +127,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(SlowTests(Path(path)))
 
 
-def pytest_collection_finish() -> None:
-    """Take what was imported and collected, which lives to the end, out of every collection that a test sets off."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected: nearly all that comes into being lives to the end.
+
+    It is taken out of every collection that a test sets off.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
