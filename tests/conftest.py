@@ -8,7 +8,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,9 @@ SLOW_LAYERS = frozenset(("scenarios", "process", "durability", "interop", "brows
 """Layers of which every test is slow."""
 FORKING_LAYERS = frozenset(("process", "interop", "durability", "browser"))
 """Layers whose processes of Python are forked."""
+
+GC_THRESHOLDS = (50_000, 50, 10)
+"""When to look for garbage: most objects of a test die with it, and what a simulation leaves is looked at once."""
 
 settings.register_profile("keplab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keplab")
@@ -155,10 +158,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(SlowTests(Path(path)))
 
 
-def pytest_collection_finish() -> None:
-    """Take what was imported and collected, which lives to the end, out of every collection that a test sets off."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected: nearly all that comes into being lives to the end.
+
+    It is taken out of every collection that a test sets off.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -43,8 +43,8 @@ def facts(path: Path) -> Facts:
     imports: dict[str, tuple[str, str]] = {}
     classes: list[tuple[str, tuple[str, ...]]] = []
     written: list[str] = []
-    functions: list[Function] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    functions: list[tuple[str, int, int, list[tuple[str, int]]]] = []
+    for node, own in _walk(ast.parse(path.read_text(encoding="utf-8"))):
         kind = type(node)  # which is several times as fast as patterns are
         if kind is ast.Name or kind is ast.Attribute:
             if type(node.ctx) is ast.Store:
@@ -56,34 +56,61 @@ def facts(path: Path) -> Facts:
         elif kind is ast.FunctionDef or kind is ast.AsyncFunctionDef:
             names.append((node.name, node.lineno))
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            functions.append(Function(node.name, node.lineno, lines, tuple(own_variables(node))))
+            functions.append((node.name, node.lineno, lines, own))
         elif kind is ast.ClassDef:
             names.append((node.name, node.lineno))
             classes.append((node.name, tuple(base.id for base in node.bases if isinstance(base, ast.Name))))
         elif kind is ast.ImportFrom:
             imports |= {each.asname or each.name: (node.module or "", each.name) for each in node.names}
-    return Facts(tuple(names), imports, tuple(classes), tuple(written), tuple(functions))
+    return Facts(
+        tuple(names),
+        imports,
+        tuple(classes),
+        tuple(written),
+        tuple(Function(*most, tuple(own)) for *most, own in functions),
+    )
 
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef))
+_COMPREHENSIONS = frozenset((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+_LEAVES = frozenset((ast.Name, ast.Constant, ast.Load, ast.Store, ast.Del, ast.alias, ast.Pass))
+"""Kinds of nodes that no name, call or text lies below."""
 
 
-def own_variables(function: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield the names that a function itself binds, with lines; those of functions and comprehensions in it are theirs."""
-    nodes = list(ast.iter_child_nodes(function))
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, _FUNCTIONS):
+def own_variables(function: ast.AST) -> list[tuple[str, int]]:
+    """Return the names that a function itself binds, with lines; those of functions and comprehensions in it are theirs."""
+    return next(own for node, own in _walk(function) if node is function)
+
+
+def _walk(tree: ast.AST) -> list[tuple[ast.AST, list[tuple[str, int]]]]:
+    """Return each node of a tree, what is above before what is below, with the names that it binds itself if it is a function."""
+    nodes: list[tuple[ast.AST, list[tuple[str, int]]]] = []
+    # Beside each node: the names of the function that it is in, and whether a comprehension within that has those that it binds.
+    waiting: list[tuple[ast.AST, list[tuple[str, int]], bool]] = [(tree, [], False)]
+    for node, own, is_theirs in waiting:  # grows
+        kind = type(node)
+        if kind in _SCOPES:
+            own, is_theirs = [], False
+        elif kind in _COMPREHENSIONS:
+            is_theirs = True
+        elif kind is ast.NamedExpr and is_theirs:
+            own.append((node.target.id, node.target.lineno))
+        elif not is_theirs:
+            if kind is ast.Name:
+                if type(node.ctx) is ast.Store:
+                    own.append((node.id, node.lineno))
+            elif kind is ast.arg:
+                own.append((node.arg, node.lineno))
+        nodes.append((node, own))
+        if kind in _LEAVES:
             continue
-        if isinstance(node, _COMPREHENSIONS):
-            yield from ((named.target.id, named.lineno) for named in ast.walk(node) if isinstance(named, ast.NamedExpr))
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id, node.lineno
-        elif isinstance(node, ast.arg):
-            yield node.arg, node.lineno
-        nodes += ast.iter_child_nodes(node)
+        for field in node._fields:
+            below = getattr(node, field, None)
+            if type(below) is list:
+                waiting += [(each, own, is_theirs) for each in below if isinstance(each, ast.AST)]
+            elif isinstance(below, ast.AST):
+                waiting.append((below, own, is_theirs))
+    return nodes
 
 
 def _written_by(call: ast.Call) -> Iterator[str]:

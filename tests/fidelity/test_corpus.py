@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-import yaml
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
@@ -26,6 +25,7 @@ from scheduler.framework.status import Code, Status
 from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 from scheduler.framework.world import FixedWorld
 from scheduler.queue.exclusions import Exclusions
+from services.api.documents import yaml_text
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import View
@@ -263,7 +263,7 @@ def scores_of(world: World, plugin: Any, state: CycleState, feasible: Any) -> di
 CASES = [
     pytest.param(case, id=f"{path.stem}-{case['name'].replace(' ', '_')}")
     for path in sorted(FOLDER.glob("*.yaml"))
-    for case in yaml.safe_load(path.read_text(encoding="utf-8"))
+    for case in yaml_text.load(path.read_text(encoding="utf-8"))
 ]
 
 
