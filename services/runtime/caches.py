@@ -172,7 +172,7 @@ class Caches(Listers):
     @property
     def newest_rv(self) -> int:
         """The newest version in any cache."""
-        return max((informer.lister.reached_rv for informer in self.informers), default=0)
+        return max([informer.lister.reached_rv for informer in self.informers], default=0)
 
 
 def _as_any(resource: Resource, view: View) -> AnyObject:
