@@ -2,6 +2,7 @@
 one's.
 """
 
+from functools import lru_cache
 from typing import Final
 
 RELEASES: Final = {"1.34": "v1.34.6", "1.35": "v1.35.6", "1.36": "v1.36.3", "1.37": "v1.37.0"}
@@ -73,5 +74,6 @@ def skew(kubelet: str, apiserver: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=64)
 def _number(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in release.split("."))

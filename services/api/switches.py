@@ -597,6 +597,7 @@ class Switches(Mapping[str, Value]):
                 )
             self._values[name] = value
         self._set = tuple(sorted((values or {}).keys()))
+        self._views: dict[type, Any] = {}
 
     @classmethod
     def parse(cls, assignments: Iterable[str]) -> Switches:
@@ -619,9 +620,17 @@ class Switches(Mapping[str, Value]):
         return len(self._values)
 
     def of(self, view: type[View]) -> View:
-        """Return a component's typed view of these switches: a dataclass whose fields are made by `switch`."""
-        declared = fields(view)  # type: ignore[arg-type]  # a dataclass, which typing has no bound for
-        return view(**{f.name: self._values[f.metadata[_SWITCH]] for f in declared if _SWITCH in f.metadata})
+        """Return a component's typed view of these switches: a frozen dataclass whose fields are made by `switch`.
+
+        Each view is made once: many nodes of one process ask for the same ones.
+        """
+        known: View | None = self._views.get(view)
+        if known is None:
+            declared = fields(view)  # type: ignore[arg-type]  # a dataclass, which typing has no bound for
+            values = {f.name: self._values[f.metadata[_SWITCH]] for f in declared if _SWITCH in f.metadata}
+            known = self._views[view] = view(**values)
+            assert view.__dataclass_params__.frozen, view  # type: ignore[attr-defined]  # it is shared
+        return known
 
     def choice(self, name: str) -> str:
         """Return a choice or text switch."""

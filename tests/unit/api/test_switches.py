@@ -33,6 +33,18 @@ def test_names_are_unique():
     assert len(REGISTER) == len({switch.name for switch in REGISTER})
 
 
+def test_a_view_is_made_once_for_the_same_switches_and_anew_for_others():
+    @dataclass(frozen=True)
+    class Seen:
+        on_reject: str = switch("kubelet.on_reject")
+
+    switches = Switches()
+    other = switches.replace({"kubelet.on_reject": "unbind"})
+
+    assert switches.of(Seen) is switches.of(Seen)
+    assert ("fail", "unbind") == (switches.of(Seen).on_reject, other.of(Seen).on_reject)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
