@@ -108,7 +108,7 @@ class StreamingApi(LocalApi, frozen=True, kw_only=True):
         try:
             watcher = self.server.open_watch(self.identity, request, lambda _: woken.set())
             sending = SendLimit(self.send_blocked_max_s, watcher)
-            while not watcher.is_over:
+            while not (watcher.end_reason and watcher.is_over):
                 if place is not None:
                     if watcher.is_beginning:
                         await place.turn()
@@ -128,7 +128,7 @@ class StreamingApi(LocalApi, frozen=True, kw_only=True):
                             stalling.cancel()
                 if is_beginning and not watcher.is_held:
                     await asyncio.sleep(0)
-                elif not batch and not watcher.is_over:
+                elif not batch and not (watcher.end_reason and watcher.is_over):
                     await woken.wait()
                     woken.clear()
         finally:

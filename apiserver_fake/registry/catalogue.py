@@ -92,7 +92,10 @@ class Catalogue:
             for resource in resources().values()
             if resource.name not in extensions.absent
         }
-        self._kinds: dict[str, Kind] = {}
+        self.kinds: Mapping[str, Kind] = {}
+        """All kinds by wire name, sorted."""
+        self.resources: Mapping[str, Resource] = {}
+        """All kinds in their stored form, by wire name, sorted."""
         self._made: dict[Hashable, Any] = {}
         self._made_of: dict[tuple[str, str], tuple[Mapping[str, ServedVersion], dict[Hashable, Any]]] = {}
         self._computed = [ServedVersion(resource, name, ANYTHING) for name, resource in extensions.computed.items()]
@@ -100,27 +103,23 @@ class Catalogue:
 
     def define(self, defined: Iterable[Kind]) -> None:
         """Serve these kinds besides the built-in ones, replacing those defined before."""
-        self._kinds = dict(sorted({**{kind.resource.name: kind for kind in defined}, **self._built_in}.items()))
+        self.kinds = dict(sorted({**{kind.resource.name: kind for kind in defined}, **self._built_in}.items()))
+        self.resources = {name: kind.resource for name, kind in self.kinds.items()}
         self._made.clear()
         self._made_of = {
             place: known for place, known in self._made_of.items() if known[0] == self.served_versions.get(place, {})
         }
 
-    @property
-    def resources(self) -> Mapping[str, Resource]:
-        """All kinds in their stored form, by wire name, sorted."""
-        return self.once("resources", lambda: {name: kind.resource for name, kind in self._kinds.items()})
-
     def find(self, name: str) -> Resource:
         """Return the stored form of the kind with that wire name. Raises: NotFound."""
-        found = self._kinds.get(name)
+        found = self.kinds.get(name)
         if found is None:
             raise no_such_path()
         return found.resource
 
     def kind(self, name: str) -> Kind:
         """Return the kind with that wire name. Raises: NotFound."""
-        found = self._kinds.get(name)
+        found = self.kinds.get(name)
         if found is None:
             raise no_such_path()
         return found
@@ -149,7 +148,7 @@ class Catalogue:
         return found
 
     def _every_version(self) -> Iterator[ServedVersion]:
-        for name, kind in self._kinds.items():
+        for name, kind in self.kinds.items():
             if name not in self._hidden:
                 yield from kind.versions
 

@@ -173,7 +173,11 @@ def drop_disabled(resource: str, old: Document | None, new: Document, ctx: Write
         if old is not None and any(_has(old, path) for path in row.paths):
             continue
         for path in row.paths:
-            if path[0] in new and (changed := _without(new[path[0]], path[1:])) is not new[path[0]]:
+            value = new.get(path[0])
+            # Most documents do not have the second member.
+            if not value or (path[1].isalpha() and path[1] not in value):
+                continue
+            if (changed := _without(value, path[1:])) is not value:
                 new[path[0]] = changed
 
 
@@ -203,8 +207,12 @@ def _without(value: Any, path: Path) -> Any:
     if not value:
         return value
     if name == "[]":
-        items = [_without(each, rest) for each in value]
-        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+        items = value
+        for place, item in enumerate(value):
+            if (changed := _without(item, rest)) is not item:
+                items = [*items] if items is value else items
+                items[place] = changed
+        return items
     if name == "{}":
         values = {key: _without(each, rest) for key, each in value.items()}
         return values if any(values[key] is not value[key] for key in value) else value

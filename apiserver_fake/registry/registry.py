@@ -181,7 +181,9 @@ class Registry:
         """Whether a webhook may have to be called before the commit: one configured for the write, or a conversion
         webhook.
         """
-        kind = self._catalogue.kind(request.resource)
+        kind = self._catalogue.kinds.get(request.resource)
+        if kind is None:
+            raise no_such_path()
         if kind.asks:
             return True
         concern = self._surroundings.concern(kind.resource, request) if self.is_guarded else None
@@ -206,9 +208,12 @@ class Registry:
         return fence(plan, request.lease_epoch) if request.lease_epoch else plan
 
     def _plan(self, identity: Identity, request: Request, traceparent: str, session: Session | None) -> Plan:
-        kind = self._catalogue.kind(request.resource)
+        kind = self._catalogue.kinds.get(request.resource)
+        if kind is None:
+            raise no_such_path()
         resource = kind.resource
-        check_scope(resource, request)
+        if not request.name or resource.namespaced is not bool(request.namespace):
+            check_scope(resource, request)
         if request.subresource == RAW:
             return raw_plan(resource, request, traceparent, lambda: new_uid(self._random))
         if request.subresource:

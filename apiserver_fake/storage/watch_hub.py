@@ -70,8 +70,8 @@ class Watcher:
 
     __slots__ = (
         "_backlog", "_hub", "_place", "_queue", "bookmarks", "end_reason", "ends_at_s", "identity", "is_empty",
-        "is_held", "is_selecting", "last_rv", "notify", "number", "queued_bytes", "request", "resource", "selection",
-        "start_rv",
+        "is_held", "is_over", "is_selecting", "last_rv", "notify", "number", "queued_bytes", "request", "resource",
+        "selection", "start_rv",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +86,8 @@ class Watcher:
         """Whether the last `take` left nothing: whoever was called by `notify` since has events again."""
         self.start_rv = self.last_rv = 0
         self.end_reason = ""
+        self.is_over = False
+        """Whether no more events will come: it has ended, and all its events were taken."""
         self.is_held = False
         """Whether it waits for `Hub.release`."""
         self.ends_at_s = 0.0
@@ -115,21 +117,18 @@ class Watcher:
         """Whether part of its start has not been taken yet."""
         return self.is_held or self._backlog is not None
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no more events will come."""
-        return bool(self.end_reason) and not self.has_events
-
     def take(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
         """Return the next events, oldest first: at most `events_max` and about `bytes_max`; [] when none wait."""
         if self._backlog is not None:
             if events := self._backlog.take(events_max, bytes_max):
                 self.is_empty = False
+                self.is_over = bool(self.end_reason) and not self.has_events
                 return self._take(events)
             self._backlog = None
         queue = self._queue
         if not queue:
             self.is_empty = True
+            self.is_over = bool(self.end_reason)
             return []
         hub, taken, size = self._hub, list[WatchEvent](), 0
         for queued in queue:
@@ -143,6 +142,8 @@ class Watcher:
         self.queued_bytes -= size
         del queue[: len(taken)]
         self.is_empty = not queue
+        if self.end_reason:
+            self.is_over = self.is_empty
         # As in `_take`; most events leave by this way.
         self.last_rv = max(self.last_rv, taken[-1].rv)
         if hub.taken is not None:
@@ -157,6 +158,7 @@ class Watcher:
             events = self._backlog.piece()
             if not self._backlog:
                 self._backlog = None
+                self.is_over = bool(self.end_reason) and not self._queue
             return self._take(events) if events else events
         if self._queue:
             self._hub.sent_s.observe(self._hub.now() - self._queue[0].at_s)
@@ -211,6 +213,7 @@ class Watcher:
             if not queued.queues:
                 self._hub.queued_bytes -= queued.size
         self._queue, self.queued_bytes = [], 0
+        self.is_over = bool(self.end_reason)
 
     def settle(self, place: dict[int, Watcher]) -> None:
         """Add this watcher to an index entry, and remember the entry."""
@@ -219,7 +222,7 @@ class Watcher:
 
     def leave(self, reason: str) -> None:
         """Remove the watcher from the index and mark it as ended."""
-        self.end_reason = reason
+        self.end_reason, self.is_over = reason, not self.has_events
         if self._place is not None:
             self._place.pop(self.number, None)
             self._place = None

@@ -78,13 +78,14 @@ class AnswerTable:
     ) -> None:
         """`body_of`: returns the body of a kind's change at a version in the window; None: bodies are held here."""
         self._ttl_s, self._max, self._body_of = ttl_s, entries_max, body_of
-        self._answers: OrderedDict[tuple[str, str], Answer] = OrderedDict()
+        self.kept: OrderedDict[tuple[str, str], Answer] = OrderedDict()
+        """The answers, oldest first; those whose bodies the window has are without them."""
         self._lent: deque[tuple[int, tuple[str, str]]] = deque()
         """The versions of answers without a body, in their order, and their keys."""
 
     def find(self, key: tuple[str, str], now_s: float) -> Answer | None:
         """Return the earlier answer to that request, if it is still kept."""
-        answer = self._answers.get(key)
+        answer = self.kept.get(key)
         if answer is None or now_s - answer.at_s > self._ttl_s:
             return None
         return self._whole(answer) if answer.resource else answer
@@ -101,13 +102,13 @@ class AnswerTable:
             self._lent.append((response.rv, key))
             response = msgspec.structs.replace(response, body=b"")
             answer = Answer(answer.fingerprint, response, answer.at_s, answer.resource)
-        self._answers[key] = answer
-        self._answers.move_to_end(key)
-        while self._answers:
-            first = next(iter(self._answers.values()))
-            if len(self._answers) <= self._max and answer.at_s - first.at_s <= self._ttl_s:
+        self.kept[key] = answer
+        self.kept.move_to_end(key)
+        while self.kept:
+            first = next(iter(self.kept.values()))
+            if len(self.kept) <= self._max and answer.at_s - first.at_s <= self._ttl_s:
                 return
-            oldest, _ = self._answers.popitem(last=False)
+            oldest, _ = self.kept.popitem(last=False)
             if self._lent and self._lent[0][1] == oldest:
                 self._lent.popleft()
 
@@ -116,9 +117,9 @@ class AnswerTable:
         lent = self._lent
         while lent and lent[0][0] <= rv:
             version, key = lent.popleft()
-            answer = self._answers.get(key)
+            answer = self.kept.get(key)
             if answer is not None and answer.resource and answer.response.rv == version:
-                self._answers[key] = self._whole(answer)
+                self.kept[key] = self._whole(answer)
 
 
 log = structlog.get_logger()
@@ -223,7 +224,9 @@ class Writer:
 
     def find_answer(self, identity: str, request_id: str, fingerprint: bytes) -> Response | None:
         """Return the earlier answer to this same request; None for another body, which is another request (S9)."""
-        known = self.answers.find((identity, request_id), self._clock.now()) if request_id else None
+        if not request_id or (identity, request_id) not in self.answers.kept:
+            return None
+        known = self.answers.find((identity, request_id), self._clock.now())
         return known.response if known is not None and known.fingerprint == fingerprint else None
 
     async def run(self) -> None:
@@ -322,7 +325,9 @@ class Writer:
         now_s = self._clock.now()
         key = (operation.identity, operation.request_id)
         if operation.request_id:
-            known = batch.answers.get(key) or self.answers.find(key, now_s)
+            known = batch.answers.get(key)
+            if known is None and key in self.answers.kept:
+                known = self.answers.find(key, now_s)
             if known is not None:
                 if known.fingerprint != operation.fingerprint:
                     text = f'request id "{operation.request_id}" was used for another request'

@@ -119,6 +119,26 @@ def _merge_plain(before: Any, value: Any, shape: Shape) -> Any:
     return result
 
 
+def _merge_bare(before: Any, value: dict[str, Any], shape: Shape) -> Any:
+    """Return what `_merge_plain` does with an object that has no nulls either, which most status patches are."""
+    merges = shape.may_merge_lists
+    if shape.is_replaced or not (before or (_may_merge_lists(shape) if merges is None else merges)):
+        return value
+    result = dict(before) if isinstance(before, dict) else {}
+    fields = shape.fields or {}
+    for name, member in value.items():
+        if isinstance(member, dict):
+            result[name] = _merge_bare(result.get(name), member, fields.get(name, ANYTHING))
+        elif isinstance(member, list) and (of := fields.get(name, ANYTHING)).is_merged:
+            there = result.get(name)
+            if there or not _is_content(member, of):
+                member = _merge_list(there if isinstance(there, list) else [], member, of, _merge_bare)
+            result[name] = member
+        else:
+            result[name] = member
+    return result
+
+
 def _may_merge_lists(shape: Shape) -> bool:
     if shape.may_merge_lists is None:
         shape.may_merge_lists = True  # what a type that contains itself answers meanwhile
@@ -138,13 +158,19 @@ def _is_content(value: Any, shape: Shape) -> bool:
                 return False
         return True
     if shape.is_merged:
-        key = shape.merge_key
-        if not key or not all(isinstance(each, dict) and isinstance(each.get(key), str) for each in value):
-            return False
-        if len({each[key] for each in value}) < len(value):
-            return False
+        key, names = shape.merge_key, set[str]()
+        for element in value:
+            name = element.get(key) if key and isinstance(element, dict) else None
+            if not isinstance(name, str) or name in names:
+                return False
+            names.add(name)
     item = shape.items or ANYTHING
-    return all(_is_content(each, item) for each in value if isinstance(each, dict | list))
+    for element in value:
+        if not isinstance(element, dict | list):
+            continue
+        if not _is_content(element, item):
+            return False
+    return True
 
 
 def _merge_list(before: list[Any], patch: list[Any], shape: Shape, merge: Merge = _merge_value) -> list[Any]:
@@ -192,14 +218,15 @@ def _merge_keyed(
         if not isinstance(name, str) or name in place:
             return None
         place[name] = position
-    changed: dict[str, Any] = {}
+    changed = set[str]()
+    ours: list[tuple[int, Any]] = []
     for element in patch:
         name = element.get(key) if isinstance(element, dict) and "$patch" not in element else None
         if not isinstance(name, str) or name in changed:
             return None
-        at = place.get(name)
-        changed[name] = merge(None if at is None else before[at], element, item)
-    ours = [(place.get(name, -1), each) for name, each in changed.items()]
+        at = place.get(name, -1)
+        changed.add(name)
+        ours.append((at, merge(before[at] if at >= 0 else None, element, item)))
     merged: list[Any] = []
     position = 0
     for at, other in enumerate(before):
@@ -209,7 +236,8 @@ def _merge_keyed(
             merged.append(ours[position][1])
             position += 1
         merged.append(other)
-    merged += [each for _, each in ours[position:]]
+    for _, element in ours[position:]:
+        merged.append(element)
     return merged
 
 
@@ -296,8 +324,8 @@ def apply_patch(document: Document, patch: Any, patch_type: str, shape: Shape, k
             raise BadRequest(f"a {patch_type} patch must be a JSON object, not {type_name(patch)}")
         if patch_type == "merge":
             result = merge_patch(document, patch)
-        elif document and b'"$' not in msgspec.json.encode(patch):  # no directive anywhere
-            result = _merge_plain(document, patch, shape)
+        elif document and b'"$' not in (text := msgspec.json.encode(patch)):  # no directive anywhere
+            result = (_merge_plain if b"null" in text else _merge_bare)(document, patch, shape)
         else:
             result = strategic_merge_patch(document, patch, shape)
     else:

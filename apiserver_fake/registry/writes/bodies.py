@@ -174,8 +174,20 @@ class Bodies:
             raise self._type_error(refusal, new) from None
 
     def _typed_document(self, new: Document, old: Document | None) -> Document:
-        strategy = self._strategy
-        typed = self._read_as(strategy.typed or self._shape, self.resource, new, old)
+        strategy, resource = self._strategy, self.resource
+        is_converted = self._request.patch_type in ("strategic", APPLY)
+        try:  # as in `_read_as`
+            typed = conform(
+                strategy.typed or self._shape,
+                resource.api_version,
+                resource.kind,
+                new,
+                old,
+                self._unknown,
+                is_converted=is_converted,
+            )
+        except Mistyped as refusal:
+            raise self._type_error(refusal, new) from None
         try:
             msgspec.convert(typed["metadata"], ObjectMeta)
         except msgspec.ValidationError as error:

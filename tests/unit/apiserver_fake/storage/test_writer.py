@@ -303,7 +303,7 @@ def test_s9_an_answer_is_whole_again_while_the_window_has_its_change_and_after()
     async def scenario(world):
         for number in range(30):
             await world.put(f"n{number}", request_id=f"r{number}", fingerprint=b"f")
-            first = world.writer.answers._answers[("ann", "r0")]
+            first = world.writer.answers.kept[("ann", "r0")]
             seen.append((world.store.window_start > 0, first.response.body != b""))
             whole = world.writer.find_answer("ann", "r0", b"f")
             assert (whole.code, whole.rv, whole.body) == (201, 1, world.journal.batches[0][0].body)

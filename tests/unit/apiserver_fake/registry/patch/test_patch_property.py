@@ -114,6 +114,22 @@ def test_a_patch_without_directives_gives_what_merging_each_member_gives(documen
     assert msgspec.json.encode([document, patch]) == before
 
 
+@given(PODS, PODS)
+def test_a_patch_without_nulls_gives_what_merging_each_member_gives(document, patch):
+    patch = _without_nulls(patch)
+    quick = _outcome(strategic_merge._merge_bare, {"kind": "Pod", **document}, patch, POD)
+    slow = _outcome(strategic_merge.strategic_merge_patch, {"kind": "Pod", **document}, patch, POD)
+
+    if b'"$' not in msgspec.json.encode(patch):
+        assert msgspec.json.encode(quick) == msgspec.json.encode(slow)
+
+
+def _without_nulls(value):
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
 @given(STATUS)
 def test_what_the_strict_type_takes_is_left_as_it_is_by_the_walk(status):
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "status": status}
