@@ -34,7 +34,7 @@ class CommitsAreAllowed(Check):
         self._unbind_callers = policy.unbind_callers(self.switches)
 
     def take(self, line: Line, report: Report) -> None:
-        """Note requests and their preconditions; judge the commits."""
+        """Note requests and their preconditions, and the nodes of hosts."""
         if line.ev == "api.request" and line.req_id:
             fields = (("uid", "uid"), ("rv", "resourceVersion"))
             named = frozenset(word for word, field in fields if line.data.get(field))
@@ -43,9 +43,9 @@ class CommitsAreAllowed(Check):
             path = str(line.data.get("path", ""))
             if path.startswith(TOKENS_PATH):
                 self._hosted.add((line.identity, path.removeprefix(TOKENS_PATH)))
-        super().take(line, report)
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Judge one change of a group, and the content of each."""
         if commit.is_replayed or not commit.verb:
             return
         group = (line.comp + line.inc, commit.group_end)

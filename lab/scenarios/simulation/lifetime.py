@@ -83,13 +83,13 @@ class Aside:
         self.take(Line(1, self.written, now_ns, "", self.component, beside, ev, obj=obj, data=fields["data"]))
 
 
-class LivingLog:
-    """An event log that writes nothing more once its process is killed."""
+class LivingLines:
+    """The lines of one incarnation, passed on as long as it lives: a killed process writes nothing more."""
 
-    def __init__(self, log: EventLog, life: Lifetime) -> None:
-        self._log, self._life = log, life
+    def __init__(self, life: Lifetime, take: Callable[[Line], None]) -> None:
+        self._life, self._take = life, take
 
-    def write(self, ev: str, **fields: Any) -> None:
-        """Append one line, unless the process is dead."""
+    def take(self, line: Line) -> None:
+        """Pass a line on, unless the process is dead."""
         if not self._life.is_over:
-            self._log.write(ev, **fields)
+            self._take(line)

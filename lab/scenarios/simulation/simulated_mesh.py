@@ -31,7 +31,7 @@ from lab.scenarios.initial_state import State
 from lab.scenarios.mesh import MeshPlan, NotPossible, Site
 from lab.scenarios.simulation.copied_disks import node_files, store_files
 from lab.scenarios.simulation.disk import DiskImage, SimDisk
-from lab.scenarios.simulation.lifetime import Aside, Lifetime, LivingLog, SimClock
+from lab.scenarios.simulation.lifetime import Aside, Lifetime, LivingLines, SimClock
 from lab.scenarios.simulation.network import Network, SimApi, SimTransport
 from lab.scenarios.simulation.simloop import OWNER, SimLoop
 from lab.scenarios.simulation.sockets import MachineSockets, SimSockets
@@ -344,11 +344,12 @@ class SimMesh:
         transport = SimTransport(self._network, life, process.gates)
         transport.main = process.main
         transport.identities = {identity.user: identity for identity in process.others}
-        log: EventLog = MemoryEventLog(process.name, process.clock, incarnation, self.events)
+        living = LivingLines(life, self.events.take)
+        events: EventLog = MemoryEventLog(process.name, process.clock, incarnation, self.events, living.take)
         is_aside = self._on_move is not None and process.switches.choice("telemetry.queue_moves") == "off"
         if self._on_move is not None and is_aside and component_of(process.name) == "scheduler":
-            log = Aside(log, process.name, incarnation, process.clock, "sched.moved", self._on_move)
-        events = LivingLog(log, life)
+            moves = LivingLines(life, self._on_move)
+            events = Aside(events, process.name, incarnation, process.clock, "sched.moved", moves.take)
         tracer = Tracer(
             component_of(process.name),
             clock=process.clock,
