@@ -7,6 +7,11 @@ from services.api.identity import ADMIN, MASTERS_GROUP, NODE_HOST_PREFIX, NODE_H
 from services.telemetry.eventlog import Line
 
 KEPT = 20_000
+_PRECONDITIONS = {
+    (has_uid, has_rv): frozenset(word for word, has in (("uid", has_uid), ("rv", has_rv)) if has)
+    for has_uid in (False, True)
+    for has_rv in (False, True)
+}
 TOKENS_PATH = "nodetokens//"
 
 
@@ -36,8 +41,7 @@ class CommitsAreAllowed(Check):
     def take(self, line: Line, report: Report) -> None:
         """Note requests and their preconditions, and the nodes of hosts."""
         if line.ev == "api.request" and line.req_id:
-            fields = (("uid", "uid"), ("rv", "resourceVersion"))
-            named = frozenset(word for word, field in fields if line.data.get(field))
+            named = _PRECONDITIONS[bool(line.data.get("uid")), bool(line.data.get("resourceVersion"))]
             self._asked[(line.identity, line.req_id)] = (str(line.data.get("path", "")), named)
         if line.ev == "api.response" and line.identity.startswith(NODE_HOST_PREFIX) and line.data.get("code") == 201:
             path = str(line.data.get("path", ""))
@@ -70,7 +74,7 @@ class CommitsAreAllowed(Check):
             before = self.view.get(self.view.kinds.get(resource, ""), namespace, name)
         if not commit.req_id:
             # Calls without an id come from people and from the server itself; their line says no preconditions.
-            named = frozenset(("uid", "rv"))
+            named = _PRECONDITIONS[True, True]
         user = commit.identity
         return policy.Call(
             user=user,
