@@ -6,7 +6,7 @@ network or the event log, even if its `finally` blocks still run.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from services.api.seams import EventLog
@@ -43,10 +43,11 @@ class SimClock:
     loop: asyncio.AbstractEventLoop
     wall_base_s: float
     wall_skew_s: float = 0.0
+    now: Callable[[], float] = field(init=False)
+    """Return monotonic seconds; the loop's own method, because everything asks."""
 
-    def now(self) -> float:
-        """Return monotonic seconds."""
-        return self.loop.time()
+    def __post_init__(self) -> None:
+        self.now = self.loop.time
 
     def wall(self) -> float:
         """Return seconds since the epoch, with the process's offset."""

@@ -43,9 +43,7 @@ class RealityLeak(RuntimeError):
 class _SimFuture(asyncio.Future[Any]):
     """A future whose hash is its creation number, so that sets of futures iterate alike in every run."""
 
-    def __init__(self, *, loop: SimLoop) -> None:
-        super().__init__(loop=loop)
-        self._birth = loop.next_birth()
+    _birth: int
 
     def __hash__(self) -> int:
         return self._birth
@@ -95,6 +93,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers: list[_Due] = []
         self.set_task_factory(lambda loop, coro, **kwargs: _SimTask(coro, loop=self, **kwargs))
 
+    get_debug = staticmethod(bool)
+    """Never: every future, task and handle asks, and `bool()` answers without a frame."""
+
     def next_birth(self) -> int:
         """Return the next number for a task or future."""
         self._births += 1
@@ -102,7 +103,9 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a future with a reproducible hash."""
-        return _SimFuture(loop=self)
+        future = _SimFuture(loop=self)
+        future._birth = self.next_birth()
+        return future
 
     def time(self) -> float:
         """Return virtual seconds since the loop was created."""
@@ -177,7 +180,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 if self._stopping:  # type: ignore[attr-defined]
                     return
                 raise Deadlock(f"nothing is ready and no timer is set at {self._virtual_now:.6f} s")
-            self._virtual_now = max(self._virtual_now, timers[0].timer.when())
+            self._virtual_now = max(self._virtual_now, timers[0].timer._when)  # type: ignore[attr-defined]
         now = self._virtual_now
         while timers and timers[0] <= now:
             timer = heapq.heappop(timers).timer
@@ -187,7 +190,7 @@ class SimLoop(asyncio.BaseEventLoop):
         batch = list(ready)
         ready.clear()
         if len(batch) > 1:
-            self._order.shuffle(batch)
+            shuffle(batch, self._order.getrandbits)
         for handle in batch:
             if not handle._cancelled and not (self._frozen and self._is_held(handle)):
                 handle._run()
@@ -201,6 +204,17 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(self, *_: Any) -> Any:  # type: ignore[override]
         """Refuse: a thread would run in real time."""
         raise RealityLeak("run_in_executor in simulation")
+
+
+def shuffle(batch: list[Any], draw_bits: Callable[[int], int]) -> None:
+    """Shuffle as `random.Random.shuffle` does with the same bits, without a call for each place: each pass does it."""
+    for last in range(len(batch) - 1, 0, -1):
+        places = last + 1
+        bits = places.bit_length()
+        place = draw_bits(bits)
+        while place >= places:
+            place = draw_bits(bits)
+        batch[last], batch[place] = batch[place], batch[last]
 
 
 def _forbid(name: str, real: Callable[..., Any]) -> Callable[..., Any]:

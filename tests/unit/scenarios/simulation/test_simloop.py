@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from lab.scenarios.simulation.simloop import OWNER, Deadlock, RealityLeak, SimLoop, run
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.simloop import OWNER, Deadlock, RealityLeak, SimLoop, run, shuffle
 
 
 async def _three_sleepers(days):
@@ -88,14 +89,14 @@ def _order_of_a_heap_of_timers(moments):
     return [heapq.heappop(heap)._args[0] for _ in handles]
 
 
-def test_timers_of_one_moment_become_due_in_the_order_of_asyncios_own_heap():
+def test_timers_of_one_moment_become_due_in_the_order_of_asyncios_own_heap(monkeypatch):
+    monkeypatch.setattr(simloop, "shuffle", lambda batch, draw_bits: None)
     chance = random.Random(3)
     moments = [*(1.0 + chance.randrange(9) for _ in range(200)), 20.0]
     order = []
 
     async def main():
         loop = asyncio.get_running_loop()
-        loop._order.shuffle = lambda batch: None
         for number, moment in enumerate(moments):
             loop.call_at(moment, order.append, number)
         over = loop.create_future()
@@ -105,6 +106,18 @@ def test_timers_of_one_moment_become_due_in_the_order_of_asyncios_own_heap():
     run(main())
 
     assert order == _order_of_a_heap_of_timers([*moments, moments[-1] + 1.0])[:-1]
+
+
+def test_a_pass_is_shuffled_as_the_standard_library_would():
+    for seed in range(40):
+        ours, theirs = random.Random(seed), random.Random(seed)
+        for length in (0, 1, 2, 3, 8, 9, 100):
+            batch, expected = list(range(length)), list(range(length))
+
+            shuffle(batch, ours.getrandbits)
+
+            theirs.shuffle(expected)
+            assert batch == expected
 
 
 def test_a_cancelled_timer_moves_no_time():
