@@ -21,7 +21,7 @@ from lab.scenarios.initial_state import State, StateError, defined_by
 from lab.scenarios.invariants import Auditor
 from lab.scenarios.invariants.auditor import checks
 from lab.scenarios.loading import load_scenario, measures_of
-from lab.scenarios.measures.history import SEEN_BY_CLIENTS, Measures
+from lab.scenarios.measures.history import SEEN_BY_CLIENTS, LineReader, Measures
 from lab.scenarios.measures.queue_pools import QueuePools
 from lab.scenarios.measures.recorded import Recorded
 from lab.scenarios.measures.scenario_measures import FinishedRun, wanted_by
@@ -415,12 +415,17 @@ class _Measured:
         self.recorded = Recorded(wanted_by(self.stated))
         self.queue = QueuePools()
         self._measures = Measures()
+        self._readers: tuple[LineReader, ...] = (*self._measures.readers(), self.queue, self.recorded)
+        self._by_event: dict[str, list[Callable[[Line], None]]] = {}
 
     def take(self, line: Line) -> None:
         """Observe a line of the event log."""
-        self._measures.take(line)
-        self.queue.take(line)
-        self.recorded.take(line)
+        takers = self._by_event.get(line.ev)
+        if takers is None:
+            takers = [reader.take for reader in self._readers if line.ev in reader.events]
+            self._by_event[line.ev] = takers
+        for take in takers:
+            take(line)
 
     def of(self, run: ScenarioRun) -> tuple[dict[str, float | None], dict[str, str]]:
         """Return the figures by name, and why there is none of those that could not be computed."""

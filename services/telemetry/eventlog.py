@@ -16,7 +16,7 @@ import msgspec
 
 from services.api.seams import Clock, Random
 from services.api.texts import json_of
-from services.api.times import format_micro_time
+from services.api.times import format_time
 from services.telemetry.metrics import Metrics, Samples, counter, gauge
 from services.telemetry.pieces import KEEP_ALL, Budget, Pieces
 
@@ -53,7 +53,7 @@ class _Writer:
     def __init__(self, component: str, clock: Clock, incarnation: str, take: Callable[[Line], None]) -> None:
         self._component, self._incarnation, self._clock, self._take = component, incarnation, clock, take
         self._seq = 0
-        self._second, self._second_text = -1, ""
+        self._micros, self._text = -1, ""
 
     def write(
         self,
@@ -92,12 +92,11 @@ class _Writer:
         self._take(line)
 
     def _wall(self) -> str:
-        # The date part changes once a second, and formatting it is most of a line's cost.
         micros = int(self._clock.wall() * 1e6)
-        second, rest = divmod(micros, 1_000_000)
-        if second != self._second:
-            self._second, self._second_text = second, format_micro_time(float(second))[:19]
-        return f"{self._second_text}.{rest:06d}Z"
+        if micros != self._micros:
+            second, rest = divmod(micros, 1_000_000)
+            self._micros, self._text = micros, f"{format_time(second)[:19]}.{rest:06d}Z"
+        return self._text
 
 
 def new_incarnation(random: Random) -> str:
@@ -214,13 +213,18 @@ class MemoryEvents:
 
 
 class MemoryEventLog(_Writer):
-    """One component's log in a simulated mesh; `into` is shared by all of them."""
+    """One component's log in a simulated mesh; `into` is shared by all of them. `take` gets each line in its place."""
 
     def __init__(
-        self, component: str, clock: Clock, incarnation: str = "0" * 16, into: MemoryEvents | None = None
+        self,
+        component: str,
+        clock: Clock,
+        incarnation: str = "0" * 16,
+        into: MemoryEvents | None = None,
+        take: Callable[[Line], None] | None = None,
     ) -> None:
         self.events = into if into is not None else MemoryEvents()
-        super().__init__(component, clock, incarnation, self.events.take)
+        super().__init__(component, clock, incarnation, take if take is not None else self.events.take)
 
 
 class NullEventLog:

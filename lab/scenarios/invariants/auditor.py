@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from lab.scenarios.invariants.by_hand import ByHand, text_of
+from lab.scenarios.invariants.by_hand import RAW, ByHand, text_of
 from lab.scenarios.invariants.check import Calm, Check, Context, Report
 from lab.scenarios.invariants.i13_acknowledged import AcknowledgedIsStored
 from lab.scenarios.invariants.i15_streams import StreamsAreTrue
-from lab.scenarios.invariants.view import WINDOW, View
+from lab.scenarios.invariants.view import WINDOW, Commit, View
 from services.api.identity import CONTROLLER_PREFIX
 from services.api.switches import Switches
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
@@ -57,6 +57,7 @@ def checks() -> tuple[type[Check], ...]:
 
 
 Take = Callable[[Line, Report], None]
+TakeCommit = Callable[[Line, Commit, Report], None]
 
 
 class Auditor:
@@ -91,10 +92,14 @@ class Auditor:
             (check.take, report) for check, report in self._reports if not check.events
         ]
         self._by_event: dict[str, list[tuple[Take, Report]]] = {
-            name: [(check.take, report) for check, report in self._reports if name in (check.events or (name,))]
+            name: [
+                (check.take, report)
+                for check, report in self._reports
+                if name in (check.events or (name,)) and not (check.events and name == "store.commit")
+            ]
             for name in sorted({name for check in self._checks for name in check.events})
         }
-        self._of_kinds: dict[str, list[tuple[Take, Report]]] = {}
+        self._of_kinds: dict[str, list[tuple[TakeCommit, Report]]] = {}
         self._ticking = [(check, report) for check, report in self._reports if type(check).tick is not Check.tick]
         self._next_tick_ns = 0
         self._newest: Line | None = None
@@ -110,8 +115,7 @@ class Auditor:
         if ev == "store.commit":
             if line.obj is None:
                 return
-            self._written.take(line)
-            self._view.take(line)
+            self._on_commit(line, line.obj["kind"])
         elif ev in ("proc.start", "fault.inject", "fault.heal"):
             self._calm.take(line)
         elif ev == "api.response" and line.data["code"] == FORBIDDEN and line.identity.startswith(CONTROLLER_PREFIX):
@@ -120,23 +124,32 @@ class Auditor:
             self.forbidden[what] = self.forbidden.get(what, 0) + 1
         elif ev == "store.recovered" and self._volatile:
             self._view.forget()
-        if ev == "store.commit" and line.obj is not None:
-            takers = self._of_kinds.get(line.obj["kind"]) or self._takers_of(line.obj["kind"])
-        else:
-            takers = self._by_event.get(ev, self._to_all)
-        for take, report in takers:
+        for take, report in self._by_event.get(ev, self._to_all):
             take(line, report)
         if line.mono_ns >= self._next_tick_ns:
             self._next_tick_ns = line.mono_ns + TICK_NS
             for check, report in self._ticking:
                 check.tick(line, report)
 
-    def _takers_of(self, kind: str) -> list[tuple[Take, Report]]:
+    def _on_commit(self, line: Line, kind: str) -> None:
+        """Have the invariants that commits of a kind concern judge the one that a line records, if it is new."""
+        if line.data.get("subresource") == RAW:
+            self._written.take(line)
+        self._view.take(line)
+        if (commit := self._view.commit) is None:
+            return
+        takers = self._of_kinds.get(kind)
+        for take, report in takers if takers is not None else self._takers_of(kind):
+            take(line, commit, report)
+
+    def _takers_of(self, kind: str) -> list[tuple[TakeCommit, Report]]:
         """Return the invariants that commits of a kind concern, in order of number."""
-        concerned: list[tuple[Take, Report]] = [
-            (check.take, report)
+        concerned: list[tuple[TakeCommit, Report]] = [
+            (check.on_commit, report)
             for check, report in self._reports
-            if "store.commit" in (check.events or ("store.commit",)) and kind in (check.kinds or (kind,))
+            if "store.commit" in check.events
+            and type(check).on_commit is not Check.on_commit
+            and kind in (check.kinds or (kind,))
         ]
         self._of_kinds[kind] = concerned
         return concerned
@@ -173,8 +186,7 @@ class Auditor:
     def on_response(self, request: Request, response: Response) -> None:
         """Note a response that arrived."""
         if self._newest is not None:
-            bare = msgspec.structs.replace(self._newest, obj=None, trace_id="")
-            self._answers.on_response(bare, request, response, partial(self._report, "I13"))
+            self._answers.on_response(self._newest, request, response, self._report_answer)
 
     def report(
         self,
@@ -192,6 +204,10 @@ class Auditor:
         self._broken[invariant] = None
         if len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(Violation(invariant, at, objects, trace_id, detail, by_hand))
+
+    def _report_answer(self, line: Line, detail: str) -> None:
+        """Report an answer that arrived after `line`, which is about something else."""
+        self._report("I13", msgspec.structs.replace(line, obj=None, trace_id=""), detail)
 
     def _report_stream(self, objects: tuple[str, ...], detail: str) -> None:
         self.report("I15", self._newest.mono_ns / 1e9 if self._newest is not None else 0.0, objects, detail)

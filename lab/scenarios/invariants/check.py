@@ -68,12 +68,10 @@ class Check:
         self.context, self.view, self.switches = context, context.view, context.switches
 
     def take(self, line: Line, report: Report) -> None:
-        """Judge one line; for a `store.commit` line, the change that it records, unless the change is already known."""
-        commit = self.view.commit
-        if line.ev == "store.commit" and commit is not None and (not self.kinds or commit.kind in self.kinds):
-            self._on_committed(line, commit, report)
+        """Judge one line to which it subscribes; one that subscribes to all gets those of commits here, too."""
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None: ...
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Judge the change that a `store.commit` line to which it subscribes records, unless it was known before."""
 
     def tick(self, line: Line, report: Report) -> None:
         """Judge the whole state, about once a second of the log's time; `line` is the newest."""

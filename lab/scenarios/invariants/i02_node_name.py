@@ -18,7 +18,8 @@ class NodeNameChanges(Check):
         super().__init__(context)
         self._unbind_callers = unbind_callers(self.switches)
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Judge who set, moved or unset a pod's node."""
         if commit.type == "DELETED" or commit.is_replayed:
             return
         node, by = commit.content.node, commit.subresource

@@ -29,13 +29,31 @@ class BindingGenerations(Check):
         self._departed = Departed()
 
     def take(self, line: Line, report: Report) -> None:
-        """Match bind and unbind commits with the scheduler's results."""
-        if line.ev != "store.commit":
-            self._take_scheduler(line, report)
-        else:
-            super().take(line, report)
+        """Take a call of a scheduler, or its result."""
+        uid, count = uid_of(line), int(line.data.get("unbind_count", 0))
+        outcome = line.data.get("outcome")
+        binding, callers = (count, line.node), self._callers.setdefault(uid, {})
+        if line.ev == "sched.bind_call":
+            self._given_up.get(uid, {}).pop(binding, None)
+            callers[binding] = line.comp if callers.get(binding, line.comp) == line.comp else "*"
+        elif callers.get(binding) == "*":
+            return
+        elif outcome == "ok":
+            counts = self._bound_once.setdefault(uid, {})
+            if count in counts:
+                report(line, f"bound twice at unbindCount {count}")
+            counts[count] = None
+            commit = self.view.by_rv.get(line.rv) if line.rv else None
+            if commit is not None and commit.content.uid != uid:
+                report(line, f"the bind of {uid} bound {commit.content.uid} at version {line.rv}")
+        elif outcome in ("error", "conflict") and line.obj is not None:
+            stored = self.view.get("Pod", line.obj["ns"], line.obj["name"])
+            if stored is not None and (stored.uid, stored.node, stored.unbinds) == (uid, line.node, count):
+                report(line, f"the scheduler took its bind to {line.node} for failed; it is stored at {stored.rv}")
+            self._given_up.setdefault(uid, {})[(count, line.node)] = None
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Match a bind or unbind with the scheduler's results."""
         uid = commit.content.uid
         if commit.type == "DELETED":
             self._state.pop(uid, None)
@@ -80,26 +98,3 @@ class BindingGenerations(Check):
         if unbinds > self._max and not self._decays:
             report(line, f"unbindCount {unbinds} exceeds unbind.max_attempts {self._max}")
         self._state[uid] = (old_generation, unbinds, False)
-
-    def _take_scheduler(self, line: Line, report: Report) -> None:
-        uid, count = uid_of(line), int(line.data.get("unbind_count", 0))
-        outcome = line.data.get("outcome")
-        binding, callers = (count, line.node), self._callers.setdefault(uid, {})
-        if line.ev == "sched.bind_call":
-            self._given_up.get(uid, {}).pop(binding, None)
-            callers[binding] = line.comp if callers.get(binding, line.comp) == line.comp else "*"
-        elif callers.get(binding) == "*":
-            return
-        elif outcome == "ok":
-            counts = self._bound_once.setdefault(uid, {})
-            if count in counts:
-                report(line, f"bound twice at unbindCount {count}")
-            counts[count] = None
-            commit = self.view.by_rv.get(line.rv) if line.rv else None
-            if commit is not None and commit.content.uid != uid:
-                report(line, f"the bind of {uid} bound {commit.content.uid} at version {line.rv}")
-        elif outcome in ("error", "conflict") and line.obj is not None:
-            stored = self.view.get("Pod", line.obj["ns"], line.obj["name"])
-            if stored is not None and (stored.uid, stored.node, stored.unbinds) == (uid, line.node, count):
-                report(line, f"the scheduler took its bind to {line.node} for failed; it is stored at {stored.rv}")
-            self._given_up.setdefault(uid, {})[(count, line.node)] = None

@@ -50,9 +50,6 @@ class StartsAfterBind(Check):
         """Check the order of binds, teardowns, checkpoints, starts and unbinds of one (uid, generation)."""
         if self.why_not:
             return
-        if line.ev == "store.commit":
-            super().take(line, report)
-            return
         pod, generation = self._pods[uid_of(line)], line.gen or 0
         if line.ev == "kubelet.static":
             # Its uid is a hash with the node in it: it stands here or nowhere.
@@ -73,7 +70,10 @@ class StartsAfterBind(Check):
                 report(line, f"started at generation {generation} before its checkpoint was written")
             pod.started[generation] = line.node
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Check the order of the binds and unbinds of one pod."""
+        if self.why_not:
+            return
         uid, node, generation = commit.content.uid, commit.content.node, commit.content.generation
         if commit.type == "DELETED":
             # Its kubelet may not know yet, so what was bound is kept for a while.

@@ -30,16 +30,14 @@ class NodesFit(Graced):
         self._kept: dict[tuple[str, str], int] = {}
 
     def take(self, line: Line, report: Report) -> None:
-        """Check kubelets' ledgers at admissions and resizes, and track bound pods."""
-        if line.ev == "store.commit":
-            super().take(line, report)
-            return
+        """Check kubelets' ledgers at admissions and resizes."""
         allocatable: dict[str, int] = line.data.get("allocatable", {})
         for resource, used in line.data.get("ledger", {}).items():
             if resource in allocatable and used > allocatable[resource]:
                 report(line, f"{resource}: ledger {used} above allocatable {allocatable[resource]} on {line.node}")
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Track what pods are bound to a node."""
         if commit.kind == "Node":
             self._shrunk(commit.before, commit.after)
             self._weigh(commit.content.name, commit.at_s)

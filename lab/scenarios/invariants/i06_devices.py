@@ -24,14 +24,13 @@ class DevicesAreGrantedOnce(Check):
         self._is_guarded = self.switches.choice("dra.double_allocation_guard") == "apiserver"
 
     def take(self, line: Line, report: Report) -> None:
-        """Track the devices allocated to claims."""
-        if line.ev == "sched.attempt":
-            self._schedulers[line.comp] = None
-            if len(self._schedulers) > 1 and not self._is_guarded:
-                self.why_not = "several schedulers may grant one device; that is counted, not failed"
-        super().take(line, report)
+        """Count the schedulers that choose nodes."""
+        self._schedulers[line.comp] = None
+        if len(self._schedulers) > 1 and not self._is_guarded:
+            self.why_not = "several schedulers may grant one device; that is counted, not failed"
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Track the devices allocated to claims."""
         if self.why_not == NO_CLAIMS:
             self.why_not = ""
         uid = commit.content.uid

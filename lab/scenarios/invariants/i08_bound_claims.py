@@ -21,7 +21,8 @@ class ClaimsComeBeforeTheBind(Check):
         super().__init__(context)
         self._max = self.switches.integer("reserved_for.max")
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Check the claims of a pod that is bound."""
         pod = commit.content
         if commit.kind == "ResourceClaim" and len(pod.consumers) > self._max:
             report(line, f"claim {pod.name} is reserved for {len(pod.consumers)}")

@@ -22,7 +22,7 @@ class NoRunningPodLosesDevices(Check):
         self._forced = Departed()
 
     def take(self, line: Line, report: Report) -> None:
-        """Track running pods, and check every claim that loses its devices."""
+        """Track running pods."""
         match line.ev:
             case "kubelet.start":
                 self._running[uid_of(line)] = line.node
@@ -30,10 +30,9 @@ class NoRunningPodLosesDevices(Check):
                 self._running.pop(uid_of(line), None)
             case "node.boot":
                 self._running = {uid: node for uid, node in self._running.items() if node != line.node}
-            case _:
-                super().take(line, report)
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Check every claim that loses its devices."""
         if commit.is_replayed:
             return
         if commit.kind == "Pod" and commit.type == "DELETED" and not commit.identity.startswith("system:node:"):

@@ -18,7 +18,8 @@ class ClaimsGo(Graced):
     grace_s = 60.0
     why_not = NO_CLAIMS
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Note that there are claims to judge."""
         self.why_not = ""
 
     def wrong(self, now_s: float) -> Iterator[Wrong]:

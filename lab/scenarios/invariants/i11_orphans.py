@@ -19,7 +19,8 @@ class NoOrphans(Graced):
         self._living: dict[str, None] = {}
         self._at_risk = False
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Track who lives, and whether a pod may be an orphan."""
         if commit.type == "DELETED":
             self._living.pop(commit.content.uid, None)
             self._at_risk = True

@@ -1,6 +1,7 @@
 """I12: the commit log has no gaps and no duplicates."""
 
 from lab.scenarios.invariants.check import Check, Context, Report
+from lab.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
@@ -15,19 +16,21 @@ class DenseVersions(Check):
         self._last = 0
 
     def take(self, line: Line, report: Report) -> None:
-        """Check that each version follows the last one, and that a recovery has every version that was logged."""
+        """Check that a recovery has every version that was logged."""
         if line.rv is None:
             return
-        if line.ev == "store.recovered":
-            if self.context.is_volatile:
-                self._last = 0
-            elif not self._last:
-                self._last = line.rv  # a store that begins with another's objects
-            elif line.rv < self._last:
-                report(line, f"recovered up to version {line.rv}, although {self._last} was logged")
+        if self.context.is_volatile:
+            self._last = 0
+        elif not self._last:
+            self._last = line.rv  # a store that begins with another's objects
+        elif line.rv < self._last:
+            report(line, f"recovered up to version {line.rv}, although {self._last} was logged")
+
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Check that the version follows the last one."""
+        rv, last = commit.rv, self._last
+        if commit.is_replayed and rv <= last:
             return
-        if line.data.get("replayed") and line.rv <= self._last:
-            return
-        if self._last and line.rv != self._last + 1:
-            report(line, f"resource version {line.rv} follows {self._last}")
-        self._last = max(self._last, line.rv)
+        if last and rv != last + 1:
+            report(line, f"resource version {rv} follows {last}")
+        self._last = max(last, rv)

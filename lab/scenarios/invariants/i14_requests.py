@@ -36,10 +36,7 @@ class CommitsHaveRequests(Check):
         self._group: tuple[str, int] = ("", 0)
 
     def take(self, line: Line, report: Report) -> None:
-        """Match requests, commits and answers."""
-        if line.ev == "store.commit":
-            super().take(line, report)
-            return
+        """Count requests and their refusals."""
         verb = line.data.get("verb")
         if verb not in WRITES:
             return
@@ -68,7 +65,8 @@ class CommitsHaveRequests(Check):
             asked = self._asked[key] = _RequestCounts()
         return asked
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Match a change with its request."""
         if commit.is_replayed:
             return
         end = commit.group_end

@@ -10,6 +10,9 @@ from services.telemetry.eventlog import Line
 
 REASONS = ("Timeout", "SlowWatcher", "Expired", "Shutdown", "ClientGone", "AuthExpired", "Redefined")
 
+HASHES_KEPT = 64
+"""Bodies whose hashes are remembered."""
+
 Say = Callable[[tuple[str, ...], str], None]
 """Callback for a violation: the objects concerned, and a sentence."""
 
@@ -174,7 +177,7 @@ class StreamsAreTrue(Check):
         self._open: dict[tuple[object, ...], int] = {}
         self._sent: dict[tuple[str, int], _ServerStream] = {}
         self._number = 0
-        self._hashed: tuple[bytes, str] = (b"", "")
+        self._hashes: dict[int, tuple[bytes, str]] = {}
 
     def on_watch_opened(self, component: str, incarnation: int, user: str, request: WatchRequest, say: Say) -> int:
         """Start to judge a stream; return its number for `on_watch_events` and `on_watch_closed`."""
@@ -216,10 +219,15 @@ class StreamsAreTrue(Check):
                     say(objects, f"{detail} ({received.who})")
 
     def _hash(self, body: bytes) -> str:
-        # One change goes to many streams, as the same bytes.
-        if self._hashed[0] is not body:
-            self._hashed = (body, hashlib.sha256(body).hexdigest())
-        return self._hashed[1]
+        """Return the hash of a body. One change goes to many streams soon after another, as the same bytes."""
+        known = self._hashes.get(id(body))
+        if known is not None and known[0] is body:
+            return known[1]
+        sha256 = hashlib.sha256(body).hexdigest()
+        self._hashes[id(body)] = (body, sha256)
+        if len(self._hashes) > HASHES_KEPT:
+            del self._hashes[next(iter(self._hashes))]
+        return sha256
 
     def on_watch_closed(self, number: int) -> None:
         """End a stream, and remember the version from which the next stream of its chain must resume."""

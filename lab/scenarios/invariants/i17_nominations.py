@@ -25,16 +25,14 @@ class Nominations(Graced):
         self._failed: dict[str, float] = {}
 
     def take(self, line: Line, report: Report) -> None:
-        """Track the nomination in each pod commit, and cycles that found no node."""
-        if line.ev == "store.commit":
-            super().take(line, report)
-            return
+        """Track cycles that found no node."""
         self._failed.pop(uid_of(line), None)
         is_failure = line.ev == "sched.attempt" and line.data.get("outcome") == "unschedulable"
         if is_failure and uid_of(line) in self._nominated and not line.data.get("nominated"):
             self._failed[uid_of(line)] = line.mono_ns / 1e9
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Track the nomination in each pod commit."""
         pod = commit.content
         if commit.type == "DELETED" or not pod.nominated:
             if pod.uid in self._nominated:

@@ -27,12 +27,11 @@ class VictimsHavePreemptors(Check):
         self._departed = Departed()
 
     def take(self, line: Line, report: Report) -> None:
-        """Match the scheduler's deletes with its sched.victim lines."""
-        if line.ev == "sched.victim":
-            self._victims[uid_of(line)] = line
-        super().take(line, report)
+        """Note a victim."""
+        self._victims[uid_of(line)] = line
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Match the scheduler's deletes with its sched.victim lines."""
         uid = commit.content.uid
         if commit.type == "DELETED" or commit.content.node or commit.content.is_over:
             self._settled.setdefault(uid, commit.rv)

@@ -36,7 +36,8 @@ class JobCountsAreExact(Check):
         super().__init__(context)
         self._jobs: dict[str, _Job] = {}
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Count the ends of a Job's pods, and hold its counters against them."""
         if commit.kind == "Pod" and commit.content.owners:
             self._take_pod(line, commit, report)
         elif commit.kind == "Job":

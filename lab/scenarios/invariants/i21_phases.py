@@ -18,7 +18,8 @@ class PhaseOrder(Check):
         super().__init__(context)
         self._phase: dict[str, str] = {}
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Check that the phase moves forward."""
         uid, phase = commit.content.uid, commit.content.phase
         before = self._phase.get(uid, "")
         if commit.type == "DELETED":

@@ -1,6 +1,7 @@
 """I22: an object that is being deleted stays so until it is removed, and never comes back."""
 
-from lab.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
+from lab.scenarios.invariants.check import Check, Context, Departed, Report
+from lab.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
@@ -15,15 +16,15 @@ class DeletionIsOneWay(Check):
         self._deletion: dict[str, str] = {}
         self._removed = Departed(100_000)
 
-    def take(self, line: Line, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
         """Track deletion timestamps (RFC 3339 in UTC compare as texts)."""
-        if line.data.get("replayed"):
+        if commit.is_replayed:
             return
-        uid, stamp = uid_of(line), str(line.data.get("deletion") or "")
+        uid, stamp = commit.content.uid, commit.content.deletion
         if uid in self._removed:
             report(line, "a removed uid came back")
         before = self._deletion.get(uid, "")
-        if line.data.get("type") == "DELETED":
+        if commit.type == "DELETED":
             self._removed.add(uid)
             self._deletion.pop(uid, None)
             return

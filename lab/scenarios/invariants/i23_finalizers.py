@@ -1,6 +1,7 @@
 """I23: no object is removed before its finalizers."""
 
 from lab.scenarios.invariants.check import Check, Report
+from lab.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
@@ -10,7 +11,7 @@ class FinalizersHold(Check):
     id = "I23"
     events = ("store.commit",)
 
-    def take(self, line: Line, report: Report) -> None:
-        """Check the finalizers of each removed object."""
-        if line.data.get("type") == "DELETED" and line.data.get("finalizers"):
-            report(line, f"removed with finalizers {', '.join(line.data['finalizers'])}")
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Check the finalizers of a removed object."""
+        if commit.type == "DELETED" and commit.content.finalizers:
+            report(line, f"removed with finalizers {', '.join(commit.content.finalizers)}")

@@ -7,6 +7,11 @@ from services.api.identity import ADMIN, MASTERS_GROUP, NODE_HOST_PREFIX, NODE_H
 from services.telemetry.eventlog import Line
 
 KEPT = 20_000
+_PRECONDITIONS = {
+    (has_uid, has_rv): frozenset(word for word, has in (("uid", has_uid), ("rv", has_rv)) if has)
+    for has_uid in (False, True)
+    for has_rv in (False, True)
+}
 TOKENS_PATH = "nodetokens//"
 
 
@@ -34,18 +39,17 @@ class CommitsAreAllowed(Check):
         self._unbind_callers = policy.unbind_callers(self.switches)
 
     def take(self, line: Line, report: Report) -> None:
-        """Note requests and their preconditions; judge the commits."""
+        """Note requests and their preconditions, and the nodes of hosts."""
         if line.ev == "api.request" and line.req_id:
-            fields = (("uid", "uid"), ("rv", "resourceVersion"))
-            named = frozenset(word for word, field in fields if line.data.get(field))
+            named = _PRECONDITIONS[bool(line.data.get("uid")), bool(line.data.get("resourceVersion"))]
             self._asked[(line.identity, line.req_id)] = (str(line.data.get("path", "")), named)
         if line.ev == "api.response" and line.identity.startswith(NODE_HOST_PREFIX) and line.data.get("code") == 201:
             path = str(line.data.get("path", ""))
             if path.startswith(TOKENS_PATH):
                 self._hosted.add((line.identity, path.removeprefix(TOKENS_PATH)))
-        super().take(line, report)
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Judge one change of a group, and the content of each."""
         if commit.is_replayed or not commit.verb:
             return
         group = (line.comp + line.inc, commit.group_end)
@@ -70,7 +74,7 @@ class CommitsAreAllowed(Check):
             before = self.view.get(self.view.kinds.get(resource, ""), namespace, name)
         if not commit.req_id:
             # Calls without an id come from people and from the server itself; their line says no preconditions.
-            named = frozenset(("uid", "rv"))
+            named = _PRECONDITIONS[True, True]
         user = commit.identity
         return policy.Call(
             user=user,

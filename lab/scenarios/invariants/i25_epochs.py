@@ -27,14 +27,12 @@ class LeaseEpochs(Check):
         """What the commit of a request is to carry, by request id."""
 
     def take(self, line: Line, report: Report) -> None:
-        """Track leases and leaders, and check the epoch of each commit."""
+        """Track leases and leaders."""
         match line.ev:
             case "lease.acquire":
                 self._epochs[line.comp] = str(line.data.get("epoch", ""))
             case "lease.lose" | "proc.start":
                 self._epochs.pop(line.comp, None)
-            case "store.commit":
-                super().take(line, report)
             case "ctrl.write" if line.comp in self._epochs and line.req_id:
                 self._named[line.req_id] = self._epochs[line.comp]
             case "sched.bind_result" if line.comp in self._epochs and line.data.get("resolved_how") == "reply":
@@ -42,7 +40,8 @@ class LeaseEpochs(Check):
                 if commit is not None:
                     self._compare(line, commit.lease_epoch, self._epochs[line.comp], report)
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Check the epoch of a commit."""
         if commit.is_replayed:
             return
         wanted = self._named.pop(commit.req_id, "") if commit.req_id else ""

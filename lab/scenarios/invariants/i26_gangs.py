@@ -29,7 +29,8 @@ class Gangs(Graced):
         if not switches.flag("GenericWorkload") or switches.choice("gang.generation") == "off":
             self.why_not = "pods are scheduled one by one"
 
-    def _on_committed(self, line: Line, commit: Commit, report: Report) -> None:
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Check the group of a pod that is bound."""
         if self.why_not:
             return
         content = commit.content

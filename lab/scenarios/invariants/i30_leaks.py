@@ -19,7 +19,7 @@ class NoDeviceLeaks(Graced):
     id = "I30"
     grace_s = RECONCILE_S + DRIVER_S
     why_not = NOTHING_PREPARED
-    events = ("driver.prepare", "driver.unprepare", "node.boot", "store.commit")
+    events = ("driver.prepare", "driver.unprepare", "node.boot")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from lab.scenarios.invariants.check import Check, Context, Report, uid_of
+from lab.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 _NODE = "system:node:"
@@ -28,13 +29,14 @@ class NamesAreTakenOnce(Check):
 
     id = "I32"
     events = ("kubelet.start", "kubelet.stop", "node.boot", "store.commit")
+    kinds = ("Pod",)
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._running: dict[tuple[str, str], dict[str, _Runs]] = {}
 
     def take(self, line: Line, report: Report) -> None:
-        """Track containers by pod name, and the clients that remove pods whose containers still run."""
+        """Track containers by pod name."""
         if line.ev == "node.boot":
             self._on_booted(line.node)
             return
@@ -42,14 +44,18 @@ class NamesAreTakenOnce(Check):
             return
         name = (str(line.obj.get("ns", "")), str(line.obj.get("name", "")))
         uid = uid_of(line)
-        if line.ev == "store.commit":
-            runs = self._running.get(name, {}).get(uid)
-            if runs is not None and line.data.get("type") == "DELETED" and not line.data.get("replayed"):
-                runs.remover = line.identity
-        elif line.ev == "kubelet.start":
+        if line.ev == "kubelet.start":
             self._on_started(line, name, uid, report)
         else:
             self._on_stopped(line, name, uid)
+
+    def on_commit(self, line: Line, commit: Commit, report: Report) -> None:
+        """Note the client that removes a pod whose containers still run."""
+        if commit.type == "DELETED" and not commit.is_replayed:
+            pod = commit.content
+            runs = self._running.get((pod.namespace, pod.name), {}).get(pod.uid)
+            if runs is not None:
+                runs.remover = commit.identity
 
     def _on_started(self, line: Line, name: tuple[str, str], uid: str, report: Report) -> None:
         pods = self._running.setdefault(name, {})

@@ -8,7 +8,7 @@ the node that the pod is bound to, as an auditor who replays the commit log can.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -305,29 +305,32 @@ def is_allowed(call: Call, settings: frozenset[tuple[str, str]] = frozenset()) -
         verb = "token" if call.resource == "nodetokens" else "statehash"
     what = call.resource + (f"/{call.subresource}" if call.subresource else "")
     return any(
-        verb in verbs
-        and _is_meant(call, who)
-        and _is_listed(call, what, resources)
-        and _holds(call, condition, settings)
-        for who, verbs, resources, condition in _lines()
+        verb in verbs and _is_listed(call, what, resources) and _holds(call, condition, settings)
+        for verbs, resources, condition in _lines_of(call.user, call.groups)
     )
 
 
-def _is_meant(call: Call, who: str) -> bool:
+@lru_cache(maxsize=1024)
+def _lines_of(user: str, groups: tuple[str, ...]) -> tuple[tuple[frozenset[str], tuple[str, ...], str], ...]:
+    """Return the lines that are meant for a caller, without whom they are for."""
+    return tuple(rest for who, *rest in _lines() if _is_meant(user, groups, who))  # type: ignore[misc]
+
+
+def _is_meant(user: str, groups: tuple[str, ...], who: str) -> bool:
     kind, _, rest = who.partition(":")
     if kind == "group":
-        return rest in call.groups
+        return rest in groups
     if kind == "R":
         # The processes of the mesh, which ask who is asking them.
-        return call.user in _PROCESSES or "system:node-hosts" in call.groups or DRIVERS in call.groups
-    if DRIVERS in call.groups:
+        return user in _PROCESSES or "system:node-hosts" in groups or DRIVERS in groups
+    if DRIVERS in groups:
         return False
     if kind == "user":
-        return call.user.startswith("user:") and call.user != "user:"
+        return user.startswith("user:") and user != "user:"
     if kind == "C":
-        name = call.user.removeprefix("system:controller:")
-        return name != call.user and (name == rest or (rest == "*" and name in _controllers()))
-    return call.user == who
+        name = user.removeprefix("system:controller:")
+        return name != user and (name == rest or (rest == "*" and name in _controllers()))
+    return user == who
 
 
 def _is_listed(call: Call, what: str, resources: tuple[str, ...]) -> bool:

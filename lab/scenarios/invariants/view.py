@@ -56,6 +56,10 @@ _IN_A_LINE = {
 }  # fmt: skip
 
 
+_KEPT = ("requests", "allocatable", "group")
+"""What a line says only when it changes."""
+
+
 class Stored(msgspec.Struct, frozen=True, gc=False, rename=_IN_A_LINE):
     """One object at one version, as far as commit lines show it. `requests` and `allocatable` are None when not
     logged.
@@ -323,6 +327,9 @@ class View:
 
 def _stored_object(obj: dict[str, str], rv: int, data: dict[str, Any], before: Stored | None) -> Stored:
     """Return what a line says of the object; what is recorded only when it changes is as it was before."""
-    kept = before if before is not None and before.uid == obj["uid"] else None
-    known = {name: getattr(kept, name) for name in ("requests", "allocatable", "group")} if kept is not None else {}
-    return msgspec.convert({**known, **data, **obj, "rv": rv}, Stored)
+    stored = msgspec.convert({**data, **obj, "rv": rv}, Stored)
+    if before is not None and before.uid == stored.uid:
+        for name in _KEPT:
+            if name not in data:
+                msgspec.structs.force_setattr(stored, name, getattr(before, name))
+    return stored

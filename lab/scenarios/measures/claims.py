@@ -18,6 +18,8 @@ _CONFLICT: Final = 409
 class ClaimCosts:
     """Costs of all ResourceClaims of a run. Times are seconds of the log's own clock."""
 
+    events: Final = ("store.commit", "watch.open", "watch.close", "api.response")
+
     def __init__(self) -> None:
         self.writes = self.bytes_written = self.watch_bytes = self.conflicts = self.most_consumers = 0
         self._watches: set[tuple[str, int]] = set()

@@ -5,8 +5,9 @@ measures of a run. Pods of two runs are compared by *role*: a bare pod's name, o
 of creation, because generated names mean nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from lab.scenarios.measures import quantile
 from lab.scenarios.measures.claims import ClaimCosts
@@ -153,8 +154,21 @@ class History:
         return self._phases_of_owned.samples if has_owned else self._phases.samples
 
 
+class LineReader(Protocol):
+    """Reader of the lines of some events of the log."""
+
+    @property
+    def events(self) -> Collection[str]:
+        """The names of the events."""
+
+    def take(self, line: Line) -> None:
+        """Process a line of one of these events."""
+
+
 class Writes:
     """Commits of the store with their times, without heartbeats (Lease); seconds of the log's own clock."""
+
+    events: Final = ("store.commit",)
 
     def __init__(self) -> None:
         self.at_s: list[float] = []
@@ -200,16 +214,15 @@ SEEN_BY_CLIENTS = (
 
 
 class Measures:
-    """Measures from the event log, in addition to the pods' history; `take` must get each line."""
+    """Measures from the event log, in addition to the pods' history."""
 
     def __init__(self) -> None:
         self._writes, self._results = Writes(), SchedulingResults()
         self._preemptions, self._rejections, self._claims = Preemptions(), Rejections(), ClaimCosts()
 
-    def take(self, line: Line) -> None:
-        """Process a line of the event log."""
-        for each in (self._writes, self._results, self._preemptions, self._rejections, self._claims):
-            each.take(line)
+    def readers(self) -> tuple[LineReader, ...]:
+        """Return what must get its lines of the event log."""
+        return self._writes, self._results, self._preemptions, self._rejections, self._claims
 
     def of(self, history: History, started_s: float, duration_s: float) -> dict[str, float | None]:
         """Return the measures of a finished run, by name; times in seconds.

@@ -22,6 +22,8 @@ _ENDS: Final = ("kill", "restart")
 class QueuePools:
     """Seconds of each pod in each pool, by uid."""
 
+    events: Final = ("sched.moved", "proc.start", "lease.lose", "fault.inject")
+
     def __init__(self) -> None:
         self.by_uid: dict[str, dict[str, float]] = {}
         self._open: dict[str, dict[str, tuple[str, int]]] = {}

@@ -14,7 +14,7 @@ Nodes have `requested`, `allocatable` and `utilization` by resource (cores, byte
 their number, as of the end. A line is as in the event log, with `at`: its seconds since the run began.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,10 +73,14 @@ class Recorded:
         elif resource in self.wanted.created:
             known.documents[:] = [(now_s, document() or {})]
 
+    @property
+    def events(self) -> Collection[str]:
+        """The events that a measure reads."""
+        return self.wanted.events
+
     def take(self, line: Line) -> None:
-        """Keep the line if a measure reads its event."""
-        if line.ev in self.wanted.events:
-            self._lines.append(line)
+        """Keep a line of one of these events."""
+        self._lines.append(line)
 
     def end(self, now_s: float, documents: Callable[[str], Iterable[Document]]) -> None:
         """Store the objects at the end of the run, before the mesh stops."""

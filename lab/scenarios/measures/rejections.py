@@ -1,7 +1,7 @@
 """Time from a node's rejection of a pod until that pod, or a replacement, runs. Pure."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from services.telemetry.eventlog import Line
 
@@ -11,6 +11,8 @@ class Rejections:
 
     The API shows it later or never: a pod that is deferred, or waits to be unbound, looks like any other.
     """
+
+    events: Final = ("kubelet.reject",)
 
     def __init__(self) -> None:
         self.first_s: dict[str, float] = {}

@@ -7,6 +7,7 @@ never met.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from lab.scenarios.measures import quantile
 from services.api.kinds.pod import Pod
@@ -17,6 +18,8 @@ from services.telemetry.eventlog import Line
 
 class Preemptions:
     """Preemptions by schedulers. `victims`: uids of pods; `attempts`: cycles of deferred resizes."""
+
+    events: Final = ("sched.resize", "sched.victim")
 
     def __init__(self) -> None:
         self.attempts = 0

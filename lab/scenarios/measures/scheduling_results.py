@@ -80,6 +80,8 @@ def is_stale(result: SchedulingResult, reported: ReportedReason) -> bool:
 class SchedulingResults:
     """Scheduling results by pod uid, in the order of time; seconds of the log's own clock."""
 
+    events: Final = ("sched.reported", "sched.gated", "sched.ungated", "sched.attempt", "store.commit")
+
     def __init__(self) -> None:
         self.by_uid: dict[str, list[tuple[float, SchedulingResult]]] = {}
         self.patches_by_uid: dict[str, int] = {}

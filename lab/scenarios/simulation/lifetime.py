@@ -6,7 +6,7 @@ network or the event log, even if its `finally` blocks still run.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from services.api.seams import EventLog
@@ -43,10 +43,11 @@ class SimClock:
     loop: asyncio.AbstractEventLoop
     wall_base_s: float
     wall_skew_s: float = 0.0
+    now: Callable[[], float] = field(init=False)
+    """Return monotonic seconds; the loop's own method, because everything asks."""
 
-    def now(self) -> float:
-        """Return monotonic seconds."""
-        return self.loop.time()
+    def __post_init__(self) -> None:
+        self.now = self.loop.time
 
     def wall(self) -> float:
         """Return seconds since the epoch, with the process's offset."""
@@ -83,13 +84,13 @@ class Aside:
         self.take(Line(1, self.written, now_ns, "", self.component, beside, ev, obj=obj, data=fields["data"]))
 
 
-class LivingLog:
-    """An event log that writes nothing more once its process is killed."""
+class LivingLines:
+    """The lines of one incarnation, passed on as long as it lives: a killed process writes nothing more."""
 
-    def __init__(self, log: EventLog, life: Lifetime) -> None:
-        self._log, self._life = log, life
+    def __init__(self, life: Lifetime, take: Callable[[Line], None]) -> None:
+        self._life, self._take = life, take
 
-    def write(self, ev: str, **fields: Any) -> None:
-        """Append one line, unless the process is dead."""
+    def take(self, line: Line) -> None:
+        """Pass a line on, unless the process is dead."""
         if not self._life.is_over:
-            self._log.write(ev, **fields)
+            self._take(line)

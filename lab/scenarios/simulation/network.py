@@ -140,18 +140,17 @@ class Network:
 
     def latency(self, link: LinkProfile) -> float:
         """Return the latency of the next message on that link, in seconds."""
-        latency_s = self.random.uniform(link.latency_min_s, link.latency_max_s)
+        # `uniform`, without its call: each message draws once.
+        latency_s = link.latency_min_s + (link.latency_max_s - link.latency_min_s) * self.random.random()
         return latency_s + link.faults.delay_s(self.random) if link.faults.slow_s else latency_s
 
     def delay(self, stream: _Stream, transport: SimTransport, way: str, what: Carried) -> float:
         """Return the seconds until a message sent now arrives, after all earlier ones on that stream."""
         now = asyncio.get_running_loop().time()
-        component = transport.life.component
-        return self.arrival(stream, component, way, what, self.latency(self.profile(component))) - now
+        return self.arrival(stream, transport.life.component, way, what, now, self.latency(transport.link)) - now
 
-    def arrival(self, stream: _Stream, component: str, way: str, what: Carried, latency_s: float) -> float:
+    def arrival(self, stream: _Stream, component: str, way: str, what: Carried, now: float, latency_s: float) -> float:
         """Return the time at which a message sent now arrives, after all earlier ones on that stream."""
-        now = asyncio.get_running_loop().time()
         due_s = stream.arrival(now, latency_s)
         if self.traffic is not None:
             due_s = stream.last_arrival = self.traffic(component, way, what, now, due_s)
@@ -159,7 +158,7 @@ class Network:
 
     def is_swallowed(self, transport: SimTransport) -> bool:
         """Return whether a request sent now is lost."""
-        link = self.profile(transport.life.component)
+        link = transport.link
         return bool(link.faults.cut and link.faults.cuts_requests) or self._is_lost(link)
 
     def _is_lost(self, link: LinkProfile) -> bool:
@@ -167,7 +166,7 @@ class Network:
 
     def send(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer) -> None:
         """Send a request. From now on it is in transit: it arrives even if its sender dies."""
-        link = self.profile(transport.life.component)
+        link = transport.link
         if self.is_swallowed(transport) or (link.faults.drop and sort_of(request) in link.faults.drop):
             return
         loop = asyncio.get_running_loop()
@@ -242,13 +241,13 @@ class Network:
         """Send an answer, unless its caller has given up or the link loses it."""
         if answer is None:
             return
-        link = self.profile(transport.life.component)
+        link = transport.link
         if (link.faults.cut and link.faults.cuts_replies) or self._is_lost(link):
             self._answers.pop(answer, None)
             return
         delay_s = self.delay(transport.down, transport, "reply", (request, response))
         deliver = self._deliver if delay_s else self._deliver_last
-        self.loop.call_later(delay_s, deliver, answer, response, context=self.context)
+        asyncio.get_running_loop().call_later(delay_s, deliver, answer, response, context=self.context)
 
     def _deliver_last(self, answer: Answer, response: Response) -> None:
         """Deliver an answer over a link without latency after the watch events of its moment: who asks over it, a
@@ -269,6 +268,7 @@ class SimTransport:
     def __init__(self, network: Network, life: Lifetime, gates: Gates | None = None) -> None:
         self.network = network
         self.life = life
+        self.link = network.profile(life.component)
         self.gates = gates if gates is not None else Gates(network.random)
         self.up, self.down = _Stream(), _Stream()
         self.identities: dict[str, Identity] = {}
@@ -372,7 +372,6 @@ class _Wire:
             self.number = recorder.on_watch_opened(mine.component, mine.incarnation, self._identity.user, request)
         try:
             async for batch in pipe.batches():
-                self.check_alive()
                 yield batch
         finally:
             pipe.close()
@@ -447,10 +446,9 @@ class _WatchPipe:
             self._watcher.close()
 
     def _send(self, item: list[WatchEvent] | ApiError | None) -> None:
-        component = self._transport.life.component
-        link = self._network.profile(component)
-        delay_s = self._network.latency(link) + link.faults.watch_delay_s
-        arrival = self._network.arrival(self._stream, component, "watch", item, delay_s)
+        network, transport, link = self._network, self._transport, self._transport.link
+        delay_s = network.latency(link) + link.faults.watch_delay_s
+        arrival = network.arrival(self._stream, transport.life.component, "watch", item, self._loop.time(), delay_s)
         self._queue.append((arrival, item))
         self._loop.call_at(arrival, self._wake, context=self._network.context)
 
@@ -473,7 +471,7 @@ class _WatchPipe:
             now = loop.time()
             if self._up.gone.done():
                 raise UnknownOutcome("connection reset")
-            faults = self._network.profile(self._transport.life.component).faults
+            faults = self._transport.link.faults
             is_cut = faults.cut and faults.cuts_replies
             if not self._queue or self._queue[0][0] > now or is_cut:
                 if now >= self._received_s + WATCH_SILENCE_S:

@@ -43,9 +43,7 @@ class RealityLeak(RuntimeError):
 class _SimFuture(asyncio.Future[Any]):
     """A future whose hash is its creation number, so that sets of futures iterate alike in every run."""
 
-    def __init__(self, *, loop: SimLoop) -> None:
-        super().__init__(loop=loop)
-        self._birth = loop.next_birth()
+    _birth: int
 
     def __hash__(self) -> int:
         return self._birth
@@ -60,6 +58,18 @@ class _SimTask(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self._birth
+
+
+class _Due(float):
+    """A timer's moment in the heap, with its timer.
+
+    Two are compared as floats, so that the heap, which compares a dozen for each timer, calls no function. Timers
+    compare by their moments alone, too: a heap of them has the same order.
+    """
+
+    __slots__ = ("timer",)
+
+    timer: asyncio.TimerHandle
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -80,7 +90,11 @@ class SimLoop(asyncio.BaseEventLoop):
         self._frozen: dict[str, list[asyncio.Handle]] = {}
         """Callbacks of stopped owners that have become ready meanwhile."""
         self._timer_cancelled_count: int = 0
+        self._timers: list[_Due] = []
         self.set_task_factory(lambda loop, coro, **kwargs: _SimTask(coro, loop=self, **kwargs))
+
+    get_debug = staticmethod(bool)
+    """Never: every future, task and handle asks, and `bool()` answers without a frame."""
 
     def next_birth(self) -> int:
         """Return the next number for a task or future."""
@@ -89,11 +103,37 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a future with a reproducible hash."""
-        return _SimFuture(loop=self)
+        future = _SimFuture(loop=self)
+        future._birth = self.next_birth()
+        return future
 
     def time(self) -> float:
         """Return virtual seconds since the loop was created."""
         return self._virtual_now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Have the callback run in the next pass."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Have the callback run so many seconds from now."""
+        return self.call_at(self._virtual_now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Have the callback run at that moment."""
+        due = _Due(when)
+        due.timer = timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, due)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
 
     def freeze(self, owner: str) -> None:
         """Stop all callbacks of that owner until `thaw`, like SIGSTOP; events for it continue to arrive."""
@@ -123,34 +163,34 @@ class SimLoop(asyncio.BaseEventLoop):
         if self.is_interrupted:
             self.is_interrupted = False
             raise KeyboardInterrupt
-        ready = self._ready  # type: ignore[attr-defined]
-        timers = self._scheduled  # type: ignore[attr-defined]
+        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
         cancelled: int = self._timer_cancelled_count
         if cancelled > TIMERS_CANCELLED_MAX and cancelled * 2 > len(timers):
             # Most timers are deadlines of calls that were answered; they would slow every push and pop.
-            for timer in timers:
-                timer._scheduled = not timer._cancelled
-            timers[:] = [timer for timer in timers if not timer._cancelled]
+            for due in timers:
+                due.timer._scheduled = not due.timer._cancelled  # type: ignore[attr-defined]
+            timers[:] = [due for due in timers if not due.timer._cancelled]
             heapq.heapify(timers)
             self._timer_cancelled_count = 0
-        while timers and timers[0]._cancelled:
+        while timers and timers[0].timer._cancelled:
             self._timer_cancelled_count -= 1
-            heapq.heappop(timers)._scheduled = False
+            heapq.heappop(timers).timer._scheduled = False  # type: ignore[attr-defined]
         if not ready:
             if not timers:
                 if self._stopping:  # type: ignore[attr-defined]
                     return
                 raise Deadlock(f"nothing is ready and no timer is set at {self._virtual_now:.6f} s")
-            self._virtual_now = max(self._virtual_now, timers[0]._when)
-        while timers and timers[0]._when <= self._virtual_now:
-            timer = heapq.heappop(timers)
-            timer._scheduled = False
+            self._virtual_now = max(self._virtual_now, timers[0].timer._when)  # type: ignore[attr-defined]
+        now = self._virtual_now
+        while timers and timers[0] <= now:
+            timer = heapq.heappop(timers).timer
+            timer._scheduled = False  # type: ignore[attr-defined]
             if not timer._cancelled:
                 ready.append(timer)
         batch = list(ready)
         ready.clear()
         if len(batch) > 1:
-            self._order.shuffle(batch)
+            shuffle(batch, self._order.getrandbits)
         for handle in batch:
             if not handle._cancelled and not (self._frozen and self._is_held(handle)):
                 handle._run()
@@ -164,6 +204,17 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(self, *_: Any) -> Any:  # type: ignore[override]
         """Refuse: a thread would run in real time."""
         raise RealityLeak("run_in_executor in simulation")
+
+
+def shuffle(batch: list[Any], draw_bits: Callable[[int], int]) -> None:
+    """Shuffle as `random.Random.shuffle` does with the same bits, without a call for each place: each pass does it."""
+    for last in range(len(batch) - 1, 0, -1):
+        places = last + 1
+        bits = places.bit_length()
+        place = draw_bits(bits)
+        while place >= places:
+            place = draw_bits(bits)
+        batch[last], batch[place] = batch[place], batch[last]
 
 
 def _forbid(name: str, real: Callable[..., Any]) -> Callable[..., Any]:

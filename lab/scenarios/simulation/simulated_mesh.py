@@ -30,8 +30,8 @@ from lab.scenarios.corruption import corrupt_files
 from lab.scenarios.initial_state import State
 from lab.scenarios.mesh import MeshPlan, NotPossible, Site
 from lab.scenarios.simulation.copied_disks import node_files, store_files
-from lab.scenarios.simulation.disk import DiskImage, SimDisk
-from lab.scenarios.simulation.lifetime import Aside, Lifetime, LivingLog, SimClock
+from lab.scenarios.simulation.disk import DiskFile, DiskImage, SimDisk
+from lab.scenarios.simulation.lifetime import Aside, Lifetime, LivingLines, SimClock
 from lab.scenarios.simulation.network import Network, SimApi, SimTransport
 from lab.scenarios.simulation.simloop import OWNER, SimLoop
 from lab.scenarios.simulation.sockets import MachineSockets, SimSockets
@@ -137,7 +137,7 @@ class SimMesh:
         if plan.state is not None:
             self._fork(plan.state)
         for node in sorted(plan.off):
-            self._host(node).disk_image.files[path_of(node, POWER)] = bytearray(b"off")
+            self._host(node).disk_image.files[path_of(node, POWER)] = DiskFile(b"off")
 
     def _declare(self) -> None:
         def switches(name: str) -> tuple[str, ...]:
@@ -344,11 +344,12 @@ class SimMesh:
         transport = SimTransport(self._network, life, process.gates)
         transport.main = process.main
         transport.identities = {identity.user: identity for identity in process.others}
-        log: EventLog = MemoryEventLog(process.name, process.clock, incarnation, self.events)
+        living = LivingLines(life, self.events.take)
+        events: EventLog = MemoryEventLog(process.name, process.clock, incarnation, self.events, living.take)
         is_aside = self._on_move is not None and process.switches.choice("telemetry.queue_moves") == "off"
         if self._on_move is not None and is_aside and component_of(process.name) == "scheduler":
-            log = Aside(log, process.name, incarnation, process.clock, "sched.moved", self._on_move)
-        events = LivingLog(log, life)
+            moves = LivingLines(life, self._on_move)
+            events = Aside(events, process.name, incarnation, process.clock, "sched.moved", moves.take)
         tracer = Tracer(
             component_of(process.name),
             clock=process.clock,
@@ -488,7 +489,7 @@ class SimMesh:
             if data is None:
                 del files[name]
             else:
-                files[name] = bytearray(data)
+                files[name] = DiskFile(data)
         self._chaos.write("fault.fired", data={"target": process.name, "what": "corrupt", "how": how, "file": what})
         await asyncio.sleep(0)
 
@@ -527,7 +528,7 @@ class SimMesh:
         process = self._process(component)
         self.sever(component, down_s)
         boot_id = f"{self._random.getrandbits(128):032x}"
-        process.disk_image.files[BOOT_FILE] = bytearray(boot_id.encode())
+        process.disk_image.files[BOOT_FILE] = DiskFile(boot_id.encode())
         self._chaos.write("fault.fired", data={"target": process.name, "what": "boot", "boot_id": boot_id})
         await asyncio.sleep(0)
 
@@ -541,7 +542,7 @@ class SimMesh:
         if data is None:
             files.pop(path_of(node, name), None)
         else:
-            files[path_of(node, name)] = bytearray(data)
+            files[path_of(node, name)] = DiskFile(data)
 
     async def stop(self) -> None:
         """End every incarnation; nothing restarts."""
@@ -572,5 +573,5 @@ def _is_deposed(error: BaseException | None) -> bool:
     return isinstance(error, BaseExceptionGroup) and error.split(LeadershipLost)[1] is None
 
 
-def _as_files(files: Mapping[str, bytes]) -> dict[str, bytearray]:
-    return {name: bytearray(data) for name, data in files.items()}
+def _as_files(files: Mapping[str, bytes]) -> dict[str, DiskFile]:
+    return {name: DiskFile(data) for name, data in files.items()}

@@ -9,7 +9,7 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
 from lab.scenarios.simulation import simloop
 from lab.scenarios.simulation.disk import DiskImage, SimDisk
-from lab.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from lab.scenarios.simulation.lifetime import Lifetime, LivingLines, SimClock
 from lab.scenarios.simulation.network import Network, SimTransport
 from services.api.identity import ADMIN, CONTROLLER_MANAGER, SCHEDULER, Identity, node_identity
 from services.api.meta import Key
@@ -48,10 +48,11 @@ class World:
         transport = SimTransport(self.network, life)
         transport.main = main
         transport.identities = {identity.user: identity for identity in others}
-        log = MemoryEventLog(name, self.clock, f"{life.incarnation:016x}", self.events)
+        living = LivingLines(life, self.events.take)
+        log = MemoryEventLog(name, self.clock, f"{life.incarnation:016x}", self.events, living.take)
         return Seams(
             component=name, clock=self.clock, random=chance, disk=SimDisk(DiskImage(), random.Random(0), life),
-            transport=transport, events=LivingLog(log, life), switches=self.switches,
+            transport=transport, events=log, switches=self.switches,
             tracer=Tracer(name, clock=self.clock, random=random.Random(0)),
         )  # fmt: skip
 

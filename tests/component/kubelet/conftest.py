@@ -16,7 +16,7 @@ from kubelet.node.definition import NodeDefinition
 from kubelet.wiring import build as build_kubelet
 from lab.scenarios.simulation import simloop
 from lab.scenarios.simulation.disk import DiskImage, SimDisk
-from lab.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from lab.scenarios.simulation.lifetime import Lifetime, LivingLines, SimClock
 from lab.scenarios.simulation.network import Network, SimTransport
 from lab.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.api.errors import NotFound
@@ -63,11 +63,12 @@ class World:
         chance = random.Random(f"{self.seed}/{name}/{life.incarnation}")
         transport = SimTransport(self.network, life)
         transport.main = main
-        log = MemoryEventLog(name, self.clock, f"{life.incarnation:016x}", self.events)
+        living = LivingLines(life, self.events.take)
+        log = MemoryEventLog(name, self.clock, f"{life.incarnation:016x}", self.events, living.take)
         return Seams(
             component=name, clock=self.clock, random=chance,
             disk=SimDisk(disk_image, random.Random(f"disk/{name}"), life), transport=transport,
-            events=LivingLog(log, life), switches=self.switches, sockets=SimSockets(self.machine_sockets, life),
+            events=log, switches=self.switches, sockets=SimSockets(self.machine_sockets, life),
             tracer=Tracer(name, clock=self.clock, random=random.Random(0)),
         )  # fmt: skip
 

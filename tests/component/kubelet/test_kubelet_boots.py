@@ -3,13 +3,14 @@
 import pytest
 
 from kubelet.runtime.boots import BOOT_FILE
+from lab.scenarios.simulation.disk import DiskFile
 from services.api.meta import Key
 
 
 async def booted(world, boot_id=b"another"):
     """Let the machine crash and boot."""
     world.kill_kubelet()
-    world.disk_image.files[BOOT_FILE] = bytearray(boot_id)
+    world.disk_image.files[BOOT_FILE] = DiskFile(boot_id)
     await world.start_kubelet()
 
 
@@ -60,7 +61,7 @@ def test_fm_k3_a_kubelet_killed_again_before_it_had_restarted_everything_goes_on
             await world.create(name)
             await world.until_pod(name, is_running)
         world.kill_kubelet()
-        world.disk_image.files[BOOT_FILE] = bytearray(b"another")
+        world.disk_image.files[BOOT_FILE] = DiskFile(b"another")
         await world.start_kubelet(wait=False)
         await world.until(lambda: len(world.lines("kubelet.start")) == 4, 10.0)
         world.kill_kubelet()

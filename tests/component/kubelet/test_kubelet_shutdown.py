@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 
+from lab.scenarios.simulation.disk import DiskFile
 from services.api.meta import Key
 
 POWER = "nodes/n1/power"
@@ -21,7 +22,7 @@ def failed(pod):
 
 
 def say(world, text):
-    world.disk_image.files[POWER] = bytearray(text.encode())
+    world.disk_image.files[POWER] = DiskFile(text.encode())
 
 
 async def node_of(world):
@@ -234,7 +235,7 @@ def test_static_pods_run_again_after_a_shutdown_and_their_mirror_is_a_new_one(si
     manifest = b"apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, image: img}]}"
 
     async def scenario(w):
-        w.disk_image.files["nodes/n1/static-pods/web.yaml"] = bytearray(manifest)
+        w.disk_image.files["nodes/n1/static-pods/web.yaml"] = DiskFile(manifest)
         before = await w.until_pod("web-n1", runs)
         say(w, "shutdown")
         ended = await w.until_pod("web-n1", failed)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from lab.scenarios.simulation.disk import DiskFile
 from services.api.meta import Key
 
 UNBIND = ("kubelet.on_reject=unbind",)
@@ -103,7 +104,7 @@ def test_a_pod_that_ran_is_never_given_back(simulate):
 
 def test_a_pod_given_back_may_come_again_and_run(simulate):
     async def scenario(w):
-        w.disk_image.files[FOLDER + "faults"] = bytearray(b"start fails")
+        w.disk_image.files[FOLDER + "faults"] = DiskFile(b"start fails")
         await asyncio.sleep(2)
         uid = await w.create("p", cpu="1")
         await w.until_pod("p", given_back, limit_s=100)
@@ -132,7 +133,7 @@ def test_when_a_pod_cannot_be_given_back_it_fails_with_the_reason_and_why(simula
 
 def test_a_fault_of_the_node_strikes_its_pods_until_it_is_healed(simulate):
     async def scenario(w):
-        w.disk_image.files[FOLDER + "faults"] = bytearray(b"mount fails")
+        w.disk_image.files[FOLDER + "faults"] = DiskFile(b"mount fails")
         await asyncio.sleep(2)
         await w.create("p", cpu="1")
         await asyncio.sleep(60)

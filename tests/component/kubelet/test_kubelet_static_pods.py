@@ -6,6 +6,7 @@ import msgspec
 
 from kubelet.unbind.unbinding import unbind_body
 from kubelet.view import KubeletPod, WorkerKey
+from lab.scenarios.simulation.disk import DiskFile
 from services.api.errors import ApiError
 from services.api.identity import Identity
 from services.api.meta import Key
@@ -23,7 +24,7 @@ def manifest(name="web", image="shop:1", **extra):
 
 
 def put(world, file, data):
-    world.disk_image.files[FOLDER + file] = bytearray(data)
+    world.disk_image.files[FOLDER + file] = DiskFile(data)
 
 
 def runs(pod):

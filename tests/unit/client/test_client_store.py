@@ -262,3 +262,24 @@ def test_few_shared_views_are_remembered():
 
     assert SHARED_MAX == len(shared_views)
     assert kept[-SHARED_MAX:] == [sent for sent, _ in shared_views.values()]
+
+
+def test_pods_that_have_ended_share_the_texts_of_their_views_and_those_that_live_need_not():
+    store = Store(Pod, kind="Pod")
+    ended = b'{"metadata":{"name":"%s","resourceVersion":"5","annotations":{"app":"web"}},"status":{"phase":"Failed"}}'
+
+    for name in ("a", "b"):
+        store.put(key(name), 5, ended % name.encode())
+
+    one, other = store.get(key("a")), store.get(key("b"))
+    assert one.metadata.annotations is other.metadata.annotations
+    assert one == msgspec.json.decode(ended % b"a", type=Pod)
+
+
+def test_stores_hold_one_key_for_an_object():
+    one, other = Store(Pod, kind="Pod"), Store(AnyObject, kind="Pod")
+
+    one.put(key("alike"), 5, body("alike", 5))
+    other.put(key("alike"), 5, body("alike", 5))
+
+    assert one.keys()[0] is other.keys()[0]

@@ -1,13 +1,15 @@
 """The virtual loop: time jumps, one seed gives one order, nothing real gets in."""
 
 import asyncio
+import heapq
 import random
 import signal
 import time
 
 import pytest
 
-from lab.scenarios.simulation.simloop import OWNER, Deadlock, RealityLeak, run
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.simloop import OWNER, Deadlock, RealityLeak, SimLoop, run, shuffle
 
 
 async def _three_sleepers(days):
@@ -75,6 +77,61 @@ def test_a_timeout_fires_at_its_virtual_time():
             return asyncio.get_running_loop().time()
 
     assert run(late()) == 5.0
+
+
+def _order_of_a_heap_of_timers(moments):
+    """Return the numbers of timers in the order in which a heap of asyncio's own handles gives them."""
+    loop, heap = SimLoop(1), []
+    handles = [asyncio.TimerHandle(moment, print, (number,), loop) for number, moment in enumerate(moments)]
+    for handle in handles:
+        heapq.heappush(heap, handle)
+    loop.close()
+    return [heapq.heappop(heap)._args[0] for _ in handles]
+
+
+def test_timers_of_one_moment_become_due_in_the_order_of_asyncios_own_heap(monkeypatch):
+    monkeypatch.setattr(simloop, "shuffle", lambda batch, draw_bits: None)
+    chance = random.Random(3)
+    moments = [*(1.0 + chance.randrange(9) for _ in range(200)), 20.0]
+    order = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        for number, moment in enumerate(moments):
+            loop.call_at(moment, order.append, number)
+        over = loop.create_future()
+        loop.call_at(moments[-1] + 1.0, over.set_result, None)
+        await over
+
+    run(main())
+
+    assert order == _order_of_a_heap_of_timers([*moments, moments[-1] + 1.0])[:-1]
+
+
+def test_a_pass_is_shuffled_as_the_standard_library_would():
+    for seed in range(40):
+        ours, theirs = random.Random(seed), random.Random(seed)
+        for length in (0, 1, 2, 3, 8, 9, 100):
+            batch, expected = list(range(length)), list(range(length))
+
+            shuffle(batch, ours.getrandbits)
+
+            theirs.shuffle(expected)
+            assert batch == expected
+
+
+def test_a_cancelled_timer_moves_no_time():
+    async def main():
+        loop = asyncio.get_running_loop()
+        timers = [loop.call_later(5 + number, lambda: None) for number in range(300)]
+        for timer in timers:
+            timer.cancel()
+        await asyncio.sleep(1)
+        waiting = loop.create_future()
+        loop.call_later(400, waiting.set_result, loop.time())
+        return await waiting, loop.time()
+
+    assert run(main()) == (1, 401)
 
 
 def test_what_is_frozen_goes_on_later_with_all_that_became_due_meanwhile():
