@@ -41,10 +41,11 @@ def option(
     choices: tuple[str, ...] = (),
     metavar: str = "",
 ) -> Any:
-    """Declare a field of a frozen dataclass as an option. A default of None is not shown: the help text has to
-    explain it.
+    """Declare a field of a frozen dataclass as an option; one of type `tuple[str, ...]` may be repeated.
+
+    An empty default is not shown: the help text has to explain it.
     """
-    has_default = default is not None and not isinstance(default, bool)
+    has_default = default not in (None, "", ()) and not isinstance(default, bool)
     declared = Option(
         help=about, flag=flag, least=least, most=most, choices=choices, metavar=metavar, has_default=has_default
     )

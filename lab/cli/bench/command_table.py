@@ -53,6 +53,11 @@ BENCHES: dict[str, Row] = {
             "lab.benchmarks.security",
         ),
         Row(
+            "side-by-side",
+            "Measure keplab beside another control plane on this machine, with one client, in interleaved rounds",
+            "lab.benchmarks.side_by_side.run",
+        ),
+        Row(
             "simulation",
             "Simulate a mesh under load, and show what a pod costs from its creation to its end",
             "lab.benchmarks.simulation",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import click
 from rich.progress import Progress
@@ -93,12 +93,14 @@ def _option(name: str, declared: "Option", value_type: type, default: object) ->
     flag = declared.flag or f"--{name.replace('_', '-')}"
     if value_type is bool:
         return click.option(flag, name, is_flag=True, help=declared.help)
+    is_repeated = get_origin(value_type) is tuple
     return click.option(
         flag,
         name,
+        multiple=is_repeated,
         default=default,
         show_default=declared.has_default,
-        type=_click_type(declared, value_type),
+        type=_click_type(declared, str if is_repeated else value_type),
         metavar=declared.metavar or None,
         help=declared.help or None,
     )
