@@ -93,7 +93,7 @@ class Objects:
 
     async def delete_nodes(self, expected: int = 0) -> None:
         """Delete the nodes. Raises: ApiError; Refused, when fewer than expected were still there."""
-        names = await self._client.names(NODES, labelSelector=f"{LABEL}={self._mark}")
+        names = await self._client.names(NODES, labelSelector=self.selector)
         await self._delete(f"{NODES}/{name}" for name in names)
         if len(names) < expected:
             raise Refused(
@@ -123,7 +123,12 @@ class Objects:
     @property
     def remedy(self) -> str:
         """Return the command that deletes everything that was created."""
-        return f"kubectl delete namespaces,nodes -l {LABEL}={self._mark}"
+        return f"kubectl delete namespaces,nodes -l {self.selector}"
+
+    @property
+    def selector(self) -> str:
+        """Return the label selector of the nodes and namespaces."""
+        return f"{LABEL}={self._mark}"
 
     async def _delete(self, paths: Iterable[str]) -> None:
         async def delete(path: str) -> None:

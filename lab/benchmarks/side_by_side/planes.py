@@ -71,7 +71,11 @@ class NamedProcesses:
     """The processes that a user has named, and a scheduler that a command of the user starts."""
 
     def __init__(self, pids: Mapping[str, int], command: str = "") -> None:
-        """Raises: Refused, when there is no such process."""
+        """Raises: Refused, when there is no such process, or the command cannot be read."""
+        try:
+            self._words = shlex.split(command)
+        except ValueError as error:
+            raise Refused(f"--scheduler {command}: {error}") from None
         self.can_restart = bool(command)
         self.has_scheduler = bool(command) or any(is_scheduler(name) for name in pids)
         self._pids, self._command = dict(pids), command
@@ -95,13 +99,16 @@ class NamedProcesses:
 
     async def start_scheduler(self) -> None:
         """Start the scheduler. Raises: Refused, when it cannot be executed."""
-        words = shlex.split(self._command)
         try:
             self._scheduler = await asyncio.create_subprocess_exec(
-                *words, stdin=asyncio.subprocess.DEVNULL, stdout=self._log, stderr=self._log, start_new_session=True
+                *self._words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
             )
         except OSError as error:
-            raise Refused(f"--scheduler: {words[0]}: {error.strerror}") from None
+            raise Refused(f"--scheduler: {self._words[0]}: {error.strerror}") from None
 
     async def stop_scheduler(self) -> None:
         """Stop the scheduler with its process group, by force after a while."""

@@ -37,6 +37,7 @@ from lab.benchmarks.side_by_side.planes import (
 )
 from lab.benchmarks.workloads import templates
 from lab.benchmarks.workloads.capacity import TooManyPods, check_default_nodes
+from lab.exchange.rest.endpoint import NoAnswer
 from lab.exchange.rest.kubeconfig import Access, read_access
 from lab.exchange.stream import Refused
 from services.api.errors import ApiError
@@ -129,8 +130,17 @@ def _processes(options: SideBySideOptions) -> NamedProcesses:
 async def _check(client: PlaneClient, *, with_nodes: bool) -> tuple[str, bool]:
     """Return the other plane's version, and whether it has nodes. Nothing is created.
 
-    Raises: Refused, when it is not to be measured; ApiError, when it does not answer.
+    Raises: Refused, when it does not answer or is not to be measured.
     """
+    try:
+        return await _ask(client, with_nodes=with_nodes)
+    except NoAnswer as error:
+        raise Refused(error.message) from None
+    except ApiError as error:
+        raise Refused(f"{client.server}: {error.message}") from None
+
+
+async def _ask(client: PlaneClient, *, with_nodes: bool) -> tuple[str, bool]:
     version = str((await client.document("GET", "/version")).get("gitVersion") or "")
     for resource, verb in RIGHTS:
         wanted = {"resourceAttributes": {"resource": resource, "verb": verb}}
@@ -170,9 +180,19 @@ class _Rounds:
             for turns, plane in enumerate([*self._planes[turn:], *self._planes[:turn]]):
                 what = f"round {number + 1} of {self._sizes.rounds}, {title}: {plane.name}"
                 self._reporter.progress(what, place * len(self._planes) + turns, total)
-                for row, value in (await phase(plane, self._sizes)).items():
+                for row, value in (await self._measure(plane, title, phase)).items():
                     self.values[plane.name].setdefault(row, []).append(round(value, 3))
         self._reporter.progress("deleting", total, total)
+
+    async def _measure(self, plane: Plane, title: str, phase: Phase) -> dict[str, float]:
+        """Measure one phase. Raises: Refused, TimeoutError."""
+        try:
+            return await phase(plane, self._sizes)
+        except (ApiError, ExceptionGroup) as error:
+            cause = _first(error)
+            if isinstance(cause, ApiError):
+                raise Refused(f"{plane.name} ({plane.client.server}), {title}: {cause.message}") from None
+            raise cause from None
 
     def _steps(self, *, is_first: bool) -> Iterator[tuple[str, Phase]]:
         if is_first:
@@ -188,7 +208,7 @@ class _Rounds:
 
 async def _clear(plane: Plane, reporter: Reporter) -> str:
     """Delete what was created on a plane; return the command that deletes what is left, empty if nothing is."""
-    reporter.say(f"deleting what was created on {plane.client.server}")
+    reporter.say(f"deleting what was created on {plane.client.server}; it is what has the label {plane.objects.selector}")
     try:
         await plane.processes.stop_scheduler()
         async with asyncio.timeout(CLEAR_MAX_S):
@@ -203,7 +223,7 @@ async def _clear(plane: Plane, reporter: Reporter) -> str:
 
 
 async def _measure(options: SideBySideOptions, reporter: Reporter) -> SideBySide:
-    sizes, processes, access = options.sizes(), _processes(options), _access(options)
+    access, processes, sizes = _access(options), _processes(options), options.sizes()
     left_behind, is_interrupted, version = "", False, ""
     rounds: _Rounds | None = None
     try:
@@ -261,6 +281,9 @@ def bench_side_by_side(options: SideBySideOptions, reporter: Reporter) -> SideBy
 
 
 def _table(_: SideBySideOptions, result: SideBySide) -> Iterator[str | Table]:
+    if not result.rows:
+        yield "nothing was measured"
+        return
     yield f"{OTHER}: {result.server}, {result.version}; each cell has its rounds, and ahead is above 1 in every row"
     yield Table(
         ("FIGURE", OTHER.upper(), *(each.upper() for each in ENGINES), *(f"AHEAD: {each.upper()}" for each in ENGINES)),
