@@ -208,7 +208,9 @@ class _Rounds:
 
 async def _clear(plane: Plane, reporter: Reporter) -> str:
     """Delete what was created on a plane; return the command that deletes what is left, empty if nothing is."""
-    reporter.say(f"deleting what was created on {plane.client.server}; it is what has the label {plane.objects.selector}")
+    reporter.say(
+        f"deleting what was created on {plane.client.server}; it is what has the label {plane.objects.selector}"
+    )
     try:
         await plane.processes.stop_scheduler()
         async with asyncio.timeout(CLEAR_MAX_S):
@@ -222,7 +224,11 @@ async def _clear(plane: Plane, reporter: Reporter) -> str:
     return ""
 
 
-async def _measure(options: SideBySideOptions, reporter: Reporter) -> SideBySide:
+async def measure(options: SideBySideOptions, reporter: Reporter) -> SideBySide:
+    """Measure all planes; a cancellation ends it early, with what was measured so far.
+
+    Raises: Refused, TooManyPods, TimeoutError.
+    """
     access, processes, sizes = _access(options), _processes(options), options.sizes()
     left_behind, is_interrupted, version = "", False, ""
     rounds: _Rounds | None = None
@@ -275,7 +281,7 @@ def _first(error: BaseException) -> BaseException:
 def bench_side_by_side(options: SideBySideOptions, reporter: Reporter) -> SideBySide:
     """Measure all planes. Raises: Refused, ApiError, TooManyPods, TimeoutError."""
     try:
-        return asyncio.run(_measure(options, reporter))
+        return asyncio.run(measure(options, reporter))
     except BaseExceptionGroup as group:
         raise _first(group) from None
 
