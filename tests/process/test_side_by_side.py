@@ -17,7 +17,6 @@ from lab.benchmarks.side_by_side.figures import rows_of
 from lab.benchmarks.side_by_side.run import SideBySideOptions, bench_side_by_side, measure
 from lab.benchmarks.workloads import templates
 from lab.exchange.stream import Refused
-from services.api.identity import Identity
 from services.api.wire import Request
 
 OPTIONS = SideBySideOptions(nodes="3,4", pods=20, listed=40, calls=10, watchers="1,3", rounds=2)
@@ -26,12 +25,10 @@ KINDS = ("nodes", "namespaces", "pods", "events")
 
 
 @asynccontextmanager
-async def other_plane(**settings):
+async def other_plane():
     """Run a mesh without a scheduler and without a namespace controller; yield it and the options for it."""
     without = frozenset(("scheduler", "controllers", "claim-controller"))
-    async with running_mesh(
-        engine="memory", without=without, serves_clients=True, arguments=quiet_arguments(), **settings
-    ) as mesh:
+    async with running_mesh(engine="memory", without=without, serves_clients=True, arguments=quiet_arguments()) as mesh:
         credentials = mesh.supervisor.data_dir / "credentials"
         words = [sys.executable, "-P", "-m", "scheduler", "--name", "scheduler", "--health-port", "0"]
         words += ["--token-file", str(credentials / "scheduler.json"), "--server", mesh.supervisor.grpc_target]
@@ -131,16 +128,10 @@ def test_a_user_without_the_rights_a_scheduler_that_ends_and_a_silent_server_are
     monkeypatch.setattr(objects, "CONTROLLER_MAX_S", 0.3)
 
     async def run():
-        reader = Identity("user:reader", ())
-        async with other_plane(identities=(reader,)) as (mesh, options):
+        async with other_plane() as (mesh, options):
             before = await names(mesh)
             kubeconfig = mesh.supervisor.kubeconfig.read_text()
-            credentials = mesh.supervisor.data_dir / "credentials"
-            [token] = [
-                each["token"]
-                for each in msgspec.json.decode((credentials / "server.json").read_bytes())
-                if each["user"] == reader.user
-            ]
+            token = (mesh.supervisor.data_dir / "credentials" / "monitor.token").read_text().strip()
             admin = kubeconfig.partition("token: ")[2].split()[0]
             (tmp_path / "reader").write_text(kubeconfig.replace(admin, token))
             (tmp_path / "silent").write_text(kubeconfig.replace(mesh.supervisor.rest_url, "https://127.0.0.1:1"))

@@ -118,13 +118,13 @@ class SideBySide(Result):
 
 def measured_rows(sizes: Sizes, values: Values) -> list[Measured]:
     """Return the rows that have a value."""
-    found: list[Measured] = []
+    measured: list[Measured] = []
     for row in rows_of(sizes):
         by_plane = {plane: list(values[plane].get(row.name, ())) for plane in values}
         if any(by_plane.values()):
-            ahead = {each: times_ahead(row, by_plane.get(OTHER, ()), by_plane.get(each, ())) for each in ENGINES}
-            found.append(Measured(row.name, row.title, by_plane, ahead))
-    return found
+            ahead = {name: times_ahead(row, by_plane.get(OTHER, ()), by_plane.get(name, ())) for name in ENGINES}
+            measured.append(Measured(row.name, row.title, by_plane, ahead))
+    return measured
 
 
 def figures_of(sizes: Sizes, rows: Sequence[Measured]) -> dict[str, float]:

@@ -150,8 +150,8 @@ class Objects:
 
     async def _wait_until_gone(self, name: str) -> None:
         """Return when a namespace is gone. Raises: ApiError."""
-        found = await self._client.document("GET", f"{NAMESPACES}/{name}")
-        version, selector = found["metadata"]["resourceVersion"], f"metadata.name={name}"
+        namespace = await self._client.document("GET", f"{NAMESPACES}/{name}")
+        version, selector = namespace["metadata"]["resourceVersion"], f"metadata.name={name}"
         async with self._client.watch(NAMESPACES, version, fieldSelector=selector) as blocks:
             async for line in lines(blocks):
                 if line.startswith(b'{"type":"DELETED"'):
@@ -162,9 +162,9 @@ class Objects:
         for plural in REMAINS:
             names = await self._client.names(f"{path}/{plural}")
             await self._delete(f"{path}/{plural}/{name}" for name in names)
-        found: Any = await self._client.document("GET", path)
-        found["spec"]["finalizers"] = []
-        await self._client.document("PUT", f"{path}/finalize", found)
+        namespace: Any = await self._client.document("GET", path)
+        namespace["spec"]["finalizers"] = []
+        await self._client.document("PUT", f"{path}/finalize", namespace)
 
 
 def _template(document: Document, *, is_scheduled: bool) -> Callable[[str], bytes]:

@@ -245,8 +245,8 @@ def watch_phase(watchers: int) -> Phase:
             async with asyncio.timeout(LIMIT_S):
                 await audience.are_complete.wait()
             all_s, spent_s = time.perf_counter() - begun, sum(meter.spent_s().values())
-            for each in following:
-                each.cancel()
+            for task in following:
+                task.cancel()
         deliveries = watchers * patches
         return {f"watch.{watchers}.rate": deliveries / all_s, f"watch.{watchers}.cpu": 1e6 * spent_s / deliveries}
 
