@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shlex
+import subprocess
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from lab.benchmarks.bench import Reporter
 from lab.benchmarks.running_mesh import follow, quiet_arguments, running_mesh
 from lab.benchmarks.side_by_side import objects
 from lab.benchmarks.side_by_side.figures import rows_of
+from lab.benchmarks.side_by_side.planes import NamedProcesses
 from lab.benchmarks.side_by_side.run import SideBySideOptions, bench_side_by_side, measure
 from lab.benchmarks.workloads import templates
 from lab.exchange.stream import Refused
@@ -124,7 +126,7 @@ def test_an_interrupt_in_the_middle_leaves_nothing(monkeypatch):
 
 
 @pytest.mark.timeout(300)
-def test_a_user_without_the_rights_a_scheduler_that_ends_and_a_silent_server_are_refused(monkeypatch, tmp_path):
+def test_missing_rights_an_ended_scheduler_a_silent_server_and_swept_nodes_are_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(objects, "CONTROLLER_MAX_S", 0.3)
 
     async def run():
@@ -141,9 +143,31 @@ def test_a_user_without_the_rights_a_scheduler_that_ends_and_a_silent_server_are
                 await measure(replace(options, kubeconfig=str(tmp_path / "silent")), silent())
             with pytest.raises(Refused, match="false ended with 1"):
                 await measure(replace(options, scheduler="false"), silent())
+            sweeping = asyncio.create_task(sweep(mesh.api))
+            with pytest.raises(Refused, match="a controller deleted 1 of the 3 nodes"):
+                await measure(options, silent())
+            sweeping.cancel()
             assert await names(mesh) == before
 
     asyncio.run(run())
+
+
+async def sweep(api):
+    """Delete a node of the benchmark as soon as a pod has been scheduled, as a controller of nodes without machines would."""
+    nodes, is_time = [], asyncio.Event()
+
+    def note(event, _):
+        nodes.extend([event.name] if event.type == "ADDED" else [])
+
+    def note_pod(event, _):
+        if event.name.startswith("l-"):
+            is_time.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(follow(api, "nodes", note, lambda: None))
+        group.create_task(follow(api, "pods", note_pod, lambda: None))
+        await is_time.wait()
+        (await api.call(Request(verb="delete", resource="nodes", name=nodes[0]))).unwrap()
 
 
 def test_a_refusal_of_the_check_comes_before_anything_is_started(tmp_path):
@@ -159,3 +183,17 @@ def test_a_refusal_of_the_check_comes_before_anything_is_started(tmp_path):
             replace(OPTIONS, kubeconfig=str(path), processes=(f"apiserver={os.getpid()}",)), silent(said)
         )
     assert said == []
+
+
+def test_a_process_that_has_ended_is_named():
+    process = subprocess.Popen(["sleep", "60"])
+    processes = NamedProcesses({"etcd": process.pid})
+    try:
+        assert processes.pids() == {"etcd": process.pid}
+    finally:
+        process.kill()
+
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(Refused, match=f"etcd, process {process.pid}, has ended"):
+        processes.pids()
+    process.wait()

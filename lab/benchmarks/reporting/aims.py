@@ -15,8 +15,8 @@ FIGURES: Final = "figures.json"
 class Aim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Aim of the figures whose name matches `name`, where * is any text; exactly one of the bounds is given.
 
-    `then`: the bound after this one, with the same sense; None where none is set. `what`: a figure that no
-    benchmark measures yet, in words; empty for the others.
+    `then`: the bound after this one, with the same sense; None where none is set. `what`: a figure that
+    `make bench` does not measure, in words; empty for the others.
     """
 
     name: str

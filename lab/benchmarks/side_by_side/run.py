@@ -290,7 +290,7 @@ def _table(_: SideBySideOptions, result: SideBySide) -> Iterator[str | Table]:
     if not result.rows:
         yield "nothing was measured"
         return
-    yield f"{OTHER}: {result.server}, {result.version}; each cell has its rounds, and ahead is above 1 in every row"
+    yield f"{OTHER}: {result.server}, {result.version}; above 1 keplab is ahead, in every row"
     yield Table(
         ("FIGURE", OTHER.upper(), *(each.upper() for each in ENGINES), *(f"AHEAD: {each.upper()}" for each in ENGINES)),
         [

@@ -23,6 +23,7 @@ Examples:
   keplab bench watch --watchers 50 --objects 2000 -o json | jq .phases
   keplab bench overload --seconds 30
   keplab bench security
+  keplab bench side-by-side --kubeconfig admin.conf --process kube-apiserver=4242 --process etcd=4243
   keplab bench store --seconds 5
   keplab bench recording --versions 20000
   keplab bench cel -o json | jq .evaluations_per_s
