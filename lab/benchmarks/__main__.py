@@ -23,6 +23,7 @@ from lab.benchmarks.kubelet_host import HOST, bench_kubelet_host
 from lab.benchmarks.mesh import BenchResult, bench_mesh
 from lab.benchmarks.reporting import reliability_figures, scheduler_figures
 from lab.benchmarks.reporting.aims import last_figures, read_aims
+from lab.benchmarks.reporting.beside import add_times_ahead, read_times_ahead
 from lab.benchmarks.reporting.machine import this_machine
 from lab.benchmarks.reporting.own_interpreter import in_own_interpreter
 from lab.benchmarks.reporting.report import LARGE, SMALL, Figures, Part, growth, write
@@ -71,6 +72,13 @@ class Measure(Protocol):
 @click.option(
     "--part", "parts", multiple=True, metavar="PART", help="measure only this part; may be repeated; see --list"
 )
+@click.option(
+    "--beside",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=None,
+    metavar="FILE",
+    help="also show the figures of this document of `keplab bench side-by-side -o json`",
+)
 @click.option("--list", "is_listed", is_flag=True, help="list the parts")
 @click.option(
     "--out",
@@ -78,7 +86,9 @@ class Measure(Protocol):
     default=None,
     help="directory of the report; default: docs/benchmarks for a whole run, else build/benchmarks",
 )
-def main(quick: bool, preliminary: bool, parts: tuple[str, ...], is_listed: bool, out: Path | None) -> None:
+def main(
+    quick: bool, preliminary: bool, parts: tuple[str, ...], beside: Path | None, is_listed: bool, out: Path | None
+) -> None:
     """Measure everything that the project reports, on this machine, in one go.
 
     What is measured so far is always in build/benchmarks, also after Ctrl-C or a part that failed. A whole run
@@ -91,16 +101,21 @@ def main(quick: bool, preliminary: bool, parts: tuple[str, ...], is_listed: bool
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
         raise click.UsageError(f"--part {unknown[0]!r}: want one of {', '.join(names)}")
-    sys.exit(_main(Choice(quick, preliminary, parts or names), out))
+    try:
+        ahead = {} if beside is None else read_times_ahead(beside)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--beside {beside}: {error}") from None
+    sys.exit(_main(Choice(quick, preliminary, parts or names), out, ahead))
 
 
-def _main(choice: "Choice", out: Path | None) -> int:
+def _main(choice: "Choice", out: Path | None, ahead: Mapping[str, float]) -> int:
     begun = time.perf_counter()
 
     def say(text: str) -> None:
         click.echo(f"[{time.perf_counter() - begun:5.1f} s] {text}")
 
     figures = Figures(this_machine(), round(os.getloadavg()[0], 2), aims=read_aims(), last=last_figures())
+    add_times_ahead(figures, ahead)
 
     def keep(folder: Path) -> None:
         write(figures, folder, command=choice.command, is_preliminary=choice.is_preliminary)
@@ -155,8 +170,9 @@ def _show(figures: Figures) -> None:
     for part in figures.parts:
         times = f"{part.cpu_s:>12,.2f} CPU s      {part.units:>14,.0f} units, {part.wall_s:,.1f} s"
         click.echo(f"{'all of: ' + part.name:<58} {times}")
+    names = {figure.name for figure in figures.figures}
     for row in figures.aims.rows:
-        if row.what:
+        if row.what and row.name not in names:
             click.echo(f"{row.what:<58} not measured; aim {'≤' if row.at_least is None else '≥'} {row.limit:g}")
 
 

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from lab.benchmarks import __main__ as bench
-from lab.benchmarks.reporting.aims import Aims
+from lab.benchmarks.reporting.aims import Aim, Aims
 
 
 @pytest.fixture
@@ -95,3 +95,27 @@ def test_the_report_names_the_command_that_measures_the_same(folder):
     _run("--quick", "--part", "first")
 
     assert "`python -m lab.benchmarks --quick --part 'first'`" in (folder / "build/benchmarks/README.md").read_text()
+
+
+def test_figures_beside_another_control_plane_are_shown_with_their_aims(folder, monkeypatch):
+    aims = Aims((Aim(name="real.x", at_least=4, what="x: times ahead"), Aim(name="real.y", at_least=2, what="y")))
+    monkeypatch.setattr(bench, "read_aims", lambda: aims)
+    (folder / "side.json").write_text('{"server": "https://a", "figures": {"real.x": 5.5, "real.z": 1.0}}')
+
+    lines = _run("--beside", "side.json").output.splitlines()
+
+    assert [line.split() for line in lines if "times ahead" in line] == [
+        ["x:", "times", "ahead", "5.50", "times", "≥", "4:", "met"]
+    ]
+    assert any("y" in line and "not measured; aim ≥ 2" in line for line in lines)
+    assert _figures(folder / "docs/benchmarks") == ["real.x", "real.z", "first.us", "second.us"]
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"figures": {"a": "b"}}'])
+def test_a_document_that_is_not_of_that_benchmark_is_wrong_usage(folder, text):
+    (folder / "side.json").write_text(text)
+
+    result = _run("--beside", "side.json")
+
+    assert result.exit_code == 2
+    assert "--beside side.json:" in result.output
