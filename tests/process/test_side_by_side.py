@@ -100,6 +100,22 @@ def test_every_row_is_measured_on_every_plane_and_what_was_created_is_gone(monke
 
 
 @pytest.mark.timeout(300)
+def test_without_a_scheduler_nothing_is_scheduled_on_any_plane(monkeypatch):
+    monkeypatch.setattr(objects, "CONTROLLER_MAX_S", 0.3)
+
+    async def run():
+        async with other_plane() as (_, options):
+            return await measure(replace(options, scheduler="", nodes="3", watchers="1", rounds=1), silent())
+
+    result = asyncio.run(run())
+
+    rows = {row.name.partition(".")[0] for row in result.rows}
+    assert rows == {"memory", "create", "get", "post", "watch", "list", "list_again"}
+    assert all(ahead is not None for row in result.rows for ahead in row.times_ahead.values() if ".cpu" not in row.name)
+    assert set(result.left_out) == {"live", "backlog"}
+
+
+@pytest.mark.timeout(300)
 def test_an_interrupt_in_the_middle_leaves_nothing(monkeypatch):
     monkeypatch.setattr(objects, "CONTROLLER_MAX_S", 0.3)
 

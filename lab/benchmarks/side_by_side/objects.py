@@ -40,8 +40,6 @@ class Objects:
     def __init__(self, client: PlaneClient, mark: str) -> None:
         self.are_beside_nodes = False
         self._client, self._mark = client, mark
-        self._namespaces: list[str] = []
-        self._has_nodes = False
 
     def namespace(self, place: str) -> str:
         """Return the name of a namespace."""
@@ -69,9 +67,7 @@ class Objects:
     async def create_namespaces(self) -> None:
         """Create all namespaces, each with the service account of its pods. Raises: ApiError."""
         for place in PLACES:
-            name = self.namespace(place)
-            self._namespaces.append(name)
-            labels = {LABEL: self._mark}
+            name, labels = self.namespace(place), {LABEL: self._mark}
             await self._client.document("POST", NAMESPACES, {"metadata": {"name": name, "labels": labels}})
             with suppress(AlreadyExists):  # a controller may have been first
                 account = {"metadata": {"name": "default"}}
@@ -79,7 +75,6 @@ class Objects:
 
     async def create_nodes(self, count: int) -> None:
         """Create nodes of 4 CPUs and 32 GiB that no kubelet serves. Raises: ApiError."""
-        self._has_nodes = True
         document = templates.node()
         name = _NAME.decode()
         document["metadata"] = {"name": name, "labels": {templates.HOSTNAME: name, LABEL: self._mark}}
@@ -107,18 +102,21 @@ class Objects:
         await self._delete(f"{path}/{name}" for name in await self._client.names(path))
 
     async def clear(self) -> None:
-        """Delete everything that was created. Raises: ApiError."""
-        if self._has_nodes:
-            await self.delete_nodes()
-        for place in PLACES:
-            if self.namespace(place) in self._namespaces:
-                with suppress(NotFound):
-                    await self.delete_pods(place)
-        async with asyncio.TaskGroup() as group:
-            for name in self._namespaces:
-                group.create_task(self._delete_namespace(name))
-        if self._has_nodes:  # one that was being created when the client was interrupted
-            await self.delete_nodes()
+        """Delete everything that was created. Raises: ApiError.
+
+        It looks until nothing is left: a request that was under way when the client was interrupted may come later.
+        """
+        while True:
+            nodes = await self._client.names(NODES, labelSelector=self.selector)
+            namespaces = await self._client.names(NAMESPACES, labelSelector=self.selector)
+            if not nodes and not namespaces:
+                return
+            await self._delete(f"{NODES}/{name}" for name in nodes)
+            for place in PLACES:
+                await self.delete_pods(place)
+            async with asyncio.TaskGroup() as group:
+                for name in namespaces:
+                    group.create_task(self._delete_namespace(name))
 
     @property
     def remedy(self) -> str:

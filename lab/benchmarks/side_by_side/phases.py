@@ -134,10 +134,11 @@ async def prepare(plane: Plane, _: Sizes) -> dict[str, float]:
     return {}
 
 
-def cluster_phase(nodes: int, *, is_first: bool, has_backlog: bool) -> Phase:
+def cluster_phase(nodes: int, *, is_first: bool, has_live: bool, has_backlog: bool) -> Phase:
     """Return the phase of a cluster of so many nodes: creates, pods scheduled at once, and a backlog.
 
-    `is_first`: whether memory is read, which later rounds only find as the first has left it.
+    `is_first`: whether memory is read, which later rounds only find as the first has left it. `has_live`,
+    `has_backlog`: whether the pods of these are scheduled.
     """
 
     async def measure(plane: Plane, sizes: Sizes) -> dict[str, float]:
@@ -148,7 +149,7 @@ def cluster_phase(nodes: int, *, is_first: bool, has_backlog: bool) -> Phase:
         await plane.objects.delete_pods("load")
         created |= {"p50": milliseconds(took_s, 0.5), "p99": milliseconds(took_s, 0.99)}
         values |= {f"create.{nodes}.{name}": value for name, value in created.items()}
-        if plane.processes.has_scheduler:
+        if has_live:
             await _wait_for_scheduler(plane)
             live = await _measure_live(plane, sizes.pods)
             values |= {f"live.{nodes}.{name}": value for name, value in live.items()}

@@ -46,7 +46,7 @@ NODES_MAX: Final = 15_000
 WATCHERS_MAX: Final = 1_000
 CLEAR_MAX_S: Final = 600.0
 RIGHTS: Final = (
-    *(("namespaces", verb) for verb in ("create", "get", "watch", "delete")),
+    *(("namespaces", verb) for verb in ("create", "get", "list", "watch", "delete")),
     *(("nodes", verb) for verb in ("list", "create", "delete")),
     *(("pods", verb) for verb in ("create", "get", "list", "watch", "patch", "delete")),
     ("serviceaccounts", "create"),
@@ -164,13 +164,14 @@ class _Rounds:
         self._planes, self._sizes, self._reporter = planes, sizes, reporter
         self.values: dict[str, dict[str, list[float]]] = {plane.name: {} for plane in planes}
         self.left_out: dict[str, str] = {}
-        self.has_backlog = all(plane.processes.can_restart for plane in planes)
+        self._has_live = all(plane.processes.has_scheduler for plane in planes)
+        self._has_backlog = all(plane.processes.can_restart for plane in planes)
 
     async def run(self) -> None:
         """Measure all phases of all rounds. Raises: ApiError, Refused, TimeoutError."""
-        if not all(plane.processes.has_scheduler for plane in self._planes):
-            self.left_out |= {"live": NO_SCHEDULER_NAMED}
-        if not self.has_backlog:
+        if not self._has_live:
+            self.left_out["live"] = NO_SCHEDULER_NAMED
+        if not self._has_backlog:
             self.left_out["backlog"] = NO_START
         rounds = range(self._sizes.rounds)
         steps = [(number, step) for number in rounds for step in self._steps(is_first=number == 0)]
@@ -199,7 +200,10 @@ class _Rounds:
             yield "empty", phases.measure_empty
             yield "namespaces", phases.prepare
         for nodes in self._sizes.nodes:
-            yield (f"{nodes:,} nodes", phases.cluster_phase(nodes, is_first=is_first, has_backlog=self.has_backlog))
+            phase = phases.cluster_phase(
+                nodes, is_first=is_first, has_live=self._has_live, has_backlog=self._has_backlog
+            )
+            yield f"{nodes:,} nodes", phase
         yield "one after the other", phases.measure_calls
         for watchers in self._sizes.watchers:
             yield f"{watchers:,} watchers", phases.watch_phase(watchers)
