@@ -254,8 +254,10 @@ Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewr
 
 def may_be_compressed(request: web.BaseRequest, size: int) -> bool:
     """Whether an answer of that many bytes is compressed: it answers a read, and the client accepts gzip."""
+    if size < GZIP_MIN_BYTES or request.method != "GET":
+        return False
     codings = (part.partition(";")[0].strip() for part in request.headers.get("Accept-Encoding", "").split(","))
-    return request.method == "GET" and size >= GZIP_MIN_BYTES and "gzip" in codings
+    return "gzip" in codings
 
 
 TEXT_HEADERS = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}

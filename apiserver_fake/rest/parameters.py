@@ -32,6 +32,8 @@ class Parameters:
 
     def __init__(self, query: MultiMapping[str]) -> None:
         self._query = query
+        self.is_empty = not query
+        """Whether nothing is asked for, so that each parameter is what it is when it is absent."""
         if len(query) > 1:
             for name in dict.fromkeys(query):
                 if name in SINGLE_PARAMETERS and len(query.getall(name)) > 1:

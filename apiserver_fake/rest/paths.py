@@ -286,6 +286,8 @@ def to_request(
     default_manager: str = "",
 ) -> Request:
     """Return the call. Raises: BadRequest or Invalid for query parameters that do not fit the verb."""
+    if verb == "get" and parameters.is_empty and not route.subresource:
+        return route.request(verb, traceparent=traceparent)
     if verb in ("list", "get"):
         is_selective = verb == "list" or route.resource in (CUSTOM_METRICS, EXTERNAL_METRICS)
         fields = "metricLabelSelector" if route.resource is CUSTOM_METRICS else "fieldSelector"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -54,6 +54,8 @@ class Authentication:
         """`allowed_hosts`: names, in lower case, under which the server may be addressed."""
         self._server, self._clock, self._allowed_hosts = server, clock, allowed_hosts
         self._failed_logins = Rate(FAILED_LOGINS_PER_S, FAILED_LOGINS_PER_S)
+        self._certified: dict[int, tuple[dict[str, Any], Identity | None]] = {}
+        """Client certificates, as `ssl` describes them, and the identities in them, by the id of the description."""
         self._externals: dict[int, tuple[Identity, Identity]] = {}
         """Callers and what they are for RBAC, by the id of the caller's object."""
 
@@ -97,7 +99,8 @@ class Authentication:
     def _authenticate(self, request: web.BaseRequest) -> Identity:
         """Return the identity of the client certificate; without a valid certificate, that of the token."""
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
-        certified, authorization = identity_of_peer(peer), request.headers.get("Authorization", "")
+        authorization = request.headers.get("Authorization", "")
+        certified = self._identity_in(peer)
         if certified is not None:
             try:
                 return self._server.callers.certified_identity(certified)
@@ -105,6 +108,21 @@ class Authentication:
                 if not authorization:
                     raise
         return self._server.callers.authenticate(bearer_of(authorization))
+
+    def _identity_in(self, peer: dict[str, Any] | None) -> Identity | None:
+        """Return `identity_of_peer(peer)`, read once for each connection: its description is always the same object.
+
+        An entry holds the description, so the id of another one is never the same. Whether the certificate is still
+        valid is asked for each request.
+        """
+        if not peer:
+            return identity_of_peer(peer)
+        known = self._certified.get(id(peer))
+        if known is None:
+            if len(self._certified) >= EXTERNALS_MAX:
+                self._certified.clear()
+            known = self._certified[id(peer)] = (peer, identity_of_peer(peer))
+        return known[1]
 
     def _identity(self, request: web.BaseRequest) -> Identity:
         caller = self._authenticate(request)

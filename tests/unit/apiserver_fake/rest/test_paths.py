@@ -85,6 +85,23 @@ def test_the_old_watch_prefix_of_one_object_watches_that_name():
     assert watch_request(found, parameters(), 7).field_selector == "metadata.name=p"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/a/pods/p",
+        "/api/v1/nodes/n",
+        "/api/v1/namespaces/a/pods/p/status",
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/a/pods/*/rate",
+        "/apis/metrics.k8s.io/v1beta1/nodes/n",
+    ],
+)
+def test_a_get_without_parameters_is_one_whose_parameters_mean_nothing(path):
+    bare, asked = (
+        to_request("get", route(path), each, traceparent="t") for each in (parameters(), parameters(("x", "1")))
+    )
+    assert asked == bare
+
+
 def test_unknown_parameters_are_ignored_even_when_repeated():
     given = parameters(("timeout", "32s"), ("timeout", "33s"), ("hash", "x"), ("limit", "500"))
 
