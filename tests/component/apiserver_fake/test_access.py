@@ -94,10 +94,10 @@ class Cluster:
 
 
 @asynccontextmanager
-async def a_cluster(folder, *, engine="memory"):
+async def a_cluster(folder, *, engine="memory", clock=None):
     tokens = [{"token": f"{who}-token", "user": user, "groups": groups} for who, (user, groups) in CALLERS.items()]
     (folder / "tokens").write_text(json.dumps({"tokens": tokens}))
-    clock, chance = LoopClock(), random.Random(3)
+    clock, chance = clock or LoopClock(), random.Random(3)
     seams = Seams(
         component="apiserver", clock=clock, random=chance, disk=MemoryDisk(), transport=NoTransport(),
         events=MemoryEventLog("apiserver", clock, "1", MemoryEvents()),

@@ -5,7 +5,7 @@ import json
 
 from apiserver_fake.rest.handlers.answers import PART_OBJECTS, STREAMED_ABOVE
 from apiserver_fake.rest.http import GZIP_MIN_BYTES
-from tests.component.apiserver_fake.test_access import a_cluster
+from tests.component.apiserver_fake.test_access import LoopClock, a_cluster
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -14,11 +14,18 @@ COUNT = STREAMED_ABOVE + 20
 TEXT = "x" * (GZIP_MIN_BYTES // 100)
 
 
+class StandingClock(LoopClock):
+    """A clock on whose wall no time passes, so that two answers show the same age."""
+
+    def wall(self):
+        return 1_700_000_000.0
+
+
 def run_with_maps(tmp_path, scenario):
     """Run a coroutine function with a function that asks a server with many ConfigMaps."""
 
     async def whole():
-        async with a_cluster(tmp_path) as cluster:
+        async with a_cluster(tmp_path, clock=StandingClock()) as cluster:
 
             async def ask(method, path, body=None, *, coding="identity", accept="application/json"):
                 headers = {
