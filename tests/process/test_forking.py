@@ -74,16 +74,17 @@ def test_a_forked_process_knows_of_itself_what_an_executed_one_does(importer, tm
     assert ("start_new_session" in options) == (forked["session"] == forked["pid"])
 
 
-def test_descriptors_are_passed_on_under_their_own_numbers(way):
+def test_descriptors_are_passed_on_under_their_own_numbers(way, tmp_path):
     reader, writer = os.pipe()
     try:
-        state = state_of(pass_fds=(writer, reader))
+        with open(tmp_path / "own", "w") as file:
+            state = state_of(pass_fds=(writer, file.fileno()))
+            expected = {str(writer): "pipe", str(file.fileno()): file.name}
     finally:
         os.close(reader)
         os.close(writer)
-    expected = {"0", "1", "2", str(reader), str(writer)}
-    assert expected <= set(state["descriptors"])
-    assert {"pipe"} == {state["descriptors"][each] for each in (str(reader), str(writer))}
+    assert expected == {each: state["descriptors"][each] for each in expected}
+    assert str(reader) not in state["descriptors"]
 
 
 def test_a_signal_ends_it_and_is_reported(way):
