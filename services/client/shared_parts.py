@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 SHARED_MAX: Final = 4096
-"""Number of texts, and of mappings, that are remembered; those that come once go first."""
+"""Number of texts, and of mappings, after which all are forgotten: those that come again are soon known again."""
 _texts: dict[str, str] = {}
 _mappings: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
@@ -43,9 +43,9 @@ def _shared_text(text: str) -> str:
     known = _texts.get(text)
     if known is not None:
         return known
+    if len(_texts) >= SHARED_MAX:
+        _texts.clear()
     _texts[text] = text
-    if len(_texts) > SHARED_MAX:
-        del _texts[next(iter(_texts))]
     return text
 
 
@@ -54,7 +54,7 @@ def _shared_mapping(mapping: dict[str, str]) -> dict[str, str]:
     known = _mappings.get(key)
     if known is not None:
         return known
+    if len(_mappings) >= SHARED_MAX:
+        _mappings.clear()
     _mappings[key] = mapping
-    if len(_mappings) > SHARED_MAX:
-        del _mappings[next(iter(_mappings))]
     return mapping

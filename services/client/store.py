@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from services.api.errors import UNREADABLE
+from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
 from services.client.shared_parts import share_parts
 from services.client.statehash import MODULUS, version_summand
@@ -27,18 +28,11 @@ _shared: dict[tuple[type[View], int], tuple[bytes, View]] = {}
 _shared_keys: dict[Key, Key] = {}
 """Keys of the newest objects, so that the stores of this process hold one key for an object."""
 
+ENDED: Final = ("Succeeded", "Failed")
+"""Phases of pods that have ended."""
+
 TOMBSTONE_S = 300.0
 """Seconds for which a deleted key is remembered: the server's window (guarantees 0)."""
-
-
-def _shared_key(key: Key) -> Key:
-    known = _shared_keys.get(key)
-    if known is not None:
-        return known
-    _shared_keys[key] = key
-    if len(_shared_keys) > SHARED_MAX:
-        del _shared_keys[next(iter(_shared_keys))]
-    return key
 
 
 class _RunningSum:
@@ -113,7 +107,7 @@ class Store(Generic[V]):
         self.view = view
         self.kind = kind
         self._decoder = msgspec.json.Decoder(view)
-        self._may_end = hasattr(view, "is_terminal")
+        self._is_of_pods = issubclass(view, Pod)
         self._keep_documents = keep_documents
         self._matches = matches
         self._now = now
@@ -186,14 +180,16 @@ class Store(Generic[V]):
             except UNREADABLE:
                 self.undecodable_total += 1
                 return
-            if self._may_end and new.is_terminal:  # type: ignore[attr-defined]
+            if self._is_of_pods and new.status.phase in ENDED:  # type: ignore[attr-defined]
                 share_parts(new)  # it may be kept for hours, and changes no more
             _shared[of_body] = (body, new)
             if len(_shared) > SHARED_MAX:
                 del _shared[next(iter(_shared))]
         old = self._views.get(key)
         if old is None:
-            key = _shared_key(key)
+            key = _shared_keys.setdefault(key, key)
+            if len(_shared_keys) > SHARED_MAX:
+                del _shared_keys[next(iter(_shared_keys))]
         self._views[key] = new
         self._rvs[key] = rv
         self._versions.changed[key] = None
