@@ -19,7 +19,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -211,9 +211,12 @@ def next_generation(stored: Document) -> Document:
     return {**stored, "metadata": {**meta, "generation": int(meta.get("generation") or 0) + 1}}
 
 
+_STATUS: Final = frozenset(("status",))
+
+
 def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None:
     """Restore everything but the status in a write of the status (S21)."""
-    for name in [name for name in new if name != "status" and name not in old]:
+    for name in new.keys() - old.keys() - _STATUS:
         del new[name]
     for name, value in old.items():
         if name != "status":

@@ -332,7 +332,8 @@ class Store:
             self._apply(change, now_s)
         self.rv = changes[-1].rv
         self._window.append((self.rv, now_s))
-        self.trim(now_s)
+        if len(self._kept) > self._window_changes:
+            self.trim(now_s)
 
     def _apply(self, change: Change, now_s: float) -> None:
         record, previous = change.record, change.previous

@@ -354,13 +354,22 @@ class Writer:
             _log.error("write.failed", identity=operation.identity, exc_info=error)
             response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))
         else:
-            if len(staged.changes) - mark > 1:
-                staged.seal(mark)
             if len(staged.changes) > mark:
-                last = staged.changes[-1].record
-                if response.body is last.body and response.rv == last.rv:
-                    resource = last.resource
-            batch.entries.extend(_entries(staged.changes[mark:], operation, response))
+                identity, cause = key[0], operation.cause
+                if len(staged.changes) - mark > 1:
+                    staged.seal(mark)
+                    batch.entries += [entry_of(change, identity, cause) for change in staged.changes[mark:-1]]
+                last = staged.changes[-1]
+                is_own_body = response.body is last.record.body
+                if not operation.request_id:
+                    batch.entries.append(entry_of(last, identity, cause))
+                else:
+                    answer = None if is_own_body else response.body
+                    batch.entries.append(
+                        entry_of(last, identity, cause, key[1], operation.fingerprint, response.code, answer)
+                    )
+                if is_own_body and response.rv == last.rv:
+                    resource = last.record.resource
         # A refusal that may be different next time is not an answer to hold on to.
         if operation.request_id and response.code < 500 and response.code != 429:
             batch.answers[key] = Answer(operation.fingerprint, response, now_s, resource)
@@ -434,20 +443,6 @@ class Writer:
             else:
                 _log.info("store.writable", after_s=round(self._clock.wall() - self.read_only.since_s, 1))
                 self.read_only = None
-
-
-def _entries(changes: Sequence[Change], operation: Operation, response: Response) -> list[Entry]:
-    if not changes:
-        return []
-    identity, cause = operation.identity, operation.cause
-    last = changes[-1]
-    entries = [entry_of(change, identity, cause) for change in changes[:-1]] if len(changes) > 1 else []
-    if not operation.request_id:
-        entries.append(entry_of(last, identity, cause))
-        return entries
-    answer = None if response.body is last.record.body else response.body
-    entries.append(entry_of(last, identity, cause, operation.request_id, operation.fingerprint, response.code, answer))
-    return entries
 
 
 def answers_of(entries: Sequence[Entry], now_s: float) -> list[tuple[tuple[str, str], Answer]]:

@@ -28,11 +28,12 @@ class EventExpiry:
 
     def note(self, change: Change, now_s: float) -> None:
         """Record a change of an Event."""
-        key = change.record.key
+        record = change.record
+        key = Key(record.namespace, record.name)
         _, before = self._written.pop(key, (0.0, 0))
         self._bytes -= before
         if change.type != DELETED:
-            size = len(change.record.body)
+            size = len(record.body)
             self._written[key] = now_s, size
             self._bytes += size
 

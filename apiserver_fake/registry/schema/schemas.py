@@ -265,9 +265,10 @@ def _news(document: Document, old: Document) -> Document:
             continue
         new_members[name] = value
         if isinstance(value, dict) and isinstance(before, dict):
-            new_members[name] = {
-                key: each for key, each in value.items() if each is None or each is not before.get(key)
-            }
+            new_members[name] = news = Document()
+            for key, member in value.items():
+                if member is None or member is not before.get(key):
+                    news[key] = member
     return new_members
 
 

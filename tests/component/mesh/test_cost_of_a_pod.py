@@ -19,7 +19,7 @@ from lab.scenarios.script.verbs import VERBS
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
-    "apiserver_fake": 1109,
+    "apiserver_fake": 1079,
     "kubelet": 830,
     "scheduler": 451,
     "services/controllers": 176,
