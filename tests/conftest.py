@@ -21,9 +21,6 @@ SLOW_S = 0.25
 SLOW_LAYERS = frozenset(("scenarios", "process", "durability", "interop", "browser", "compose"))
 """Layers of which every test is slow."""
 
-GC_THRESHOLDS = (50_000, 50, 10)
-"""When to look for garbage: most objects of a test die with it, and what a simulation leaves is looked at once."""
-
 settings.register_profile("keplab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keplab")
 
@@ -139,7 +136,6 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
 
 
