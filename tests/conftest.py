@@ -27,9 +27,6 @@ SLOW_LAYERS = frozenset(("scenarios", "process", "durability", "interop", "brows
 FORKING_LAYERS = frozenset(("process", "interop", "durability", "browser"))
 """Layers whose processes of Python are forked."""
 
-GC_THRESHOLDS = (50_000, 50, 10)
-"""When to look for garbage: most objects of a test die with it, and what a simulation leaves is looked at once."""
-
 settings.register_profile("keplab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keplab")
 
@@ -170,7 +167,6 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
 
 

@@ -7,6 +7,7 @@ import pytest
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import parse_scenario
 from lab.scenarios.script.verbs import VERBS
+from tests.scenarios.outcome import wrong_in
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 WRITES = ("resourceclaims.resource.k8s.io", "resourceclaims.resource.k8s.io/status", "pods/status")
@@ -52,9 +53,7 @@ def observe(scenario, seed=1, **overrides):
     result = simulate(
         scenario, seed=seed, overrides={k.replace("__", "."): v for k, v in overrides.items()}, on_line=lines.append
     )
-    unmet = [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]
-    broken = [f"{v.invariant}: {v.detail}" for v in result.violations]
-    return [*unmet, *broken, *([result.error] if result.error else [])], lines
+    return wrong_in(scenario, result), lines
 
 
 def starts(lines):

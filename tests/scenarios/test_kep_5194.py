@@ -13,6 +13,7 @@ from apiserver_fake.registry.authorization import authorizer
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import parse_scenario
 from lab.scenarios.script.verbs import VERBS
+from tests.scenarios.outcome import wrong_in
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "kep-5194"
 DEPLOYMENTS, COLLECTOR = "system:controller:deployment", "system:controller:gc"
@@ -23,7 +24,7 @@ class Observed:
     """One run: what it did not meet, and each claim's commits: when, by whom, its consumers, its devices."""
 
     def __init__(self, scenario, seed, overrides, afterwards=None):
-        self.lines = []
+        self.scenario, self.lines = scenario, []
         self.result = simulate(
             scenario, seed=seed, overrides=overrides, on_line=self.lines.append, afterwards=afterwards
         )
@@ -59,7 +60,7 @@ def observe(name, seed=1, /, **overrides):
 def came_true(name, seed=1, /, **overrides):
     """Run the scenario; everything it expects must come true, and no invariant may break."""
     scenario = observe(name, seed, **overrides)
-    assert (scenario.unmet, scenario.broken) == ([], [])
+    assert wrong_in(scenario.scenario, scenario.result) == []
     return scenario
 
 
@@ -77,7 +78,11 @@ def played(text, afterwards=None, **overrides):
 def test_kep_5194_01_the_scheduler_writes_a_shared_claim_twice_whatever_the_number_of_pods():
     scenario = came_true("one-entry")
 
-    by_scheduler = [c for c in scenario.of("ResourceClaim", "fabric") if c.identity == "system:kube-scheduler"]
+    commits = scenario.of("ResourceClaim", "fabric")
+    writes = [(c.data["type"], c.data.get("subresource", "")) for c in commits]
+    assert writes == [("ADDED", ""), ("MODIFIED", ""), ("MODIFIED", "status")]
+    assert commits[-1].data["workloads"] == ["train"]
+    by_scheduler = [c for c in commits if c.identity == "system:kube-scheduler"]
     assert len(by_scheduler) == 2  # finalizer, allocation with the reference
     assert len(by_scheduler[-1].data["consumers"]) == 1
     # Nor does it ask for a write that changes nothing, which no commit would show.

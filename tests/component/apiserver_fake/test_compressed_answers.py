@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 from apiserver_fake.rest.handlers.answers import PART_OBJECTS, STREAMED_ABOVE
 from apiserver_fake.rest.http import GZIP_MIN_BYTES
@@ -11,6 +12,8 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 COUNT = STREAMED_ABOVE + 20
+AGE = re.compile(rb'"[0-9]+s"]')
+"""The last cell of a row, which is another one a second later."""
 TEXT = "x" * (GZIP_MIN_BYTES // 100)
 
 
@@ -61,7 +64,7 @@ def test_a_long_list_says_the_same_with_and_without_compression_before_and_after
     for accept, plain, unpacked, headers in run_with_maps(tmp_path, scenario):
         assert headers["Content-Encoding"] == "gzip"
         assert headers["Vary"] == "Accept-Encoding"
-        assert unpacked == plain, accept
+        assert AGE.sub(b'"age"]', unpacked) == AGE.sub(b'"age"]', plain), accept
     assert COUNT > PART_OBJECTS, "the list has more than one part"
 
 

@@ -51,16 +51,19 @@ class Phase:
 
 
 def phases_of(nodes, half):
-    """Return the counts when the idle phase begins, when it ends, and after either half, with its wait."""
+    """Return the counts when the idle phase begins, when it ends, and after either half, with its wait; calls count between them."""
     profile, phases = cProfile.Profile(builtins=False), {}
 
     def look(observer, line):
         if line in MARKS and line not in phases:
             counts = {entry.code: entry.callcount for entry in profile.getstats()}
             phases[line] = Phase(observer.now_s, Counter(counts))
+            if len(phases) == 1:
+                profile.enable()
+            elif len(phases) == len(MARKS):
+                profile.disable()
 
     text = scenario_text(nodes, half)
-    profile.enable()
     try:
         result = simulate(parse_scenario(text, "load", VERBS), seed=1, progress=look)
     finally:
