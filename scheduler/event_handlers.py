@@ -5,7 +5,7 @@ cache, not with the event before, so that compacted, repeated or relisted change
 that are needed are returned as effects. Source: scheduler-queue-and-cycles 2.4; kubelet-unbinding 7.1.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -80,6 +80,8 @@ class ResizeEnded:
 
 
 Effect = Unbound | ClearNomination | Crash | ResizeEnded
+UNCHANGED: Final[Sequence[Effect]] = ()
+"""What a change leads to that moved nothing in the queue: nobody need look at it."""
 
 
 @dataclass
@@ -112,7 +114,7 @@ class EventHandlers:
         late, self._late = self._late, []
         return [effect for half in late for effect in half()]
 
-    def on_pod(self, old: Pod | None, new: Pod | None, now: float, traceparent: str = "") -> list[Effect]:
+    def on_pod(self, old: Pod | None, new: Pod | None, now: float, traceparent: str = "") -> Sequence[Effect]:
         """Take an added, changed or deleted pod."""
         if self._late:
             return [*self.catch_up(), *self.on_pod(old, new, now, traceparent)]
@@ -134,12 +136,13 @@ class EventHandlers:
             if expected not in ("", new.spec.node_name):
                 # It went elsewhere; what was kept for it is free.
                 self._free_nomination(info, expected, now)
+                return list(effects)
             return effects
         if state is None:
             return self._waiting(info, old, now, traceparent)
         return self._on_unassigned(info, state, now, traceparent)
 
-    def _on_assigned(self, info: PodInfo, state: PodState | None, now: float, traceparent: str) -> list[Effect]:
+    def _on_assigned(self, info: PodInfo, state: PodState | None, now: float, traceparent: str) -> Sequence[Effect]:
         node = info.spec.node_name
         if state is not None and state.node_name != node:
             if not self.unbinding:
@@ -157,6 +160,11 @@ class EventHandlers:
             self.queue.move_all(ASSIGNED_POD_ADD, None, info.pod, now)
             return self._on_resized(node, None, info, now, traceparent)
         before, resizes = state.pod, self.resizes
+        if resizes is None and info.counts_like(before):
+            # What its node reports of a pod: most changes are that, and no plugin has asked for them.
+            self.cache.renew_pod(info)
+            event = _OTHER_UPDATES[ASSIGNED_POD]
+            return [] if self.queue.move_all(event, before.pod, info.pod, now) else UNCHANGED
         if resizes is not None:
             resizes.size(before, info)
             order = resizes.update_order(before, info)

@@ -28,7 +28,16 @@ from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, clear_nom
 from scheduler.dra.claim_releaser import ClaimReleaser, release_unbound
 from scheduler.dra.metrics import METRICS as CLAIM_METRICS
 from scheduler.entry import Handle
-from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, HeldChanges, ResizeEnded, Unbound
+from scheduler.event_handlers import (
+    UNCHANGED,
+    ClearNomination,
+    Crash,
+    Effect,
+    EventHandlers,
+    HeldChanges,
+    ResizeEnded,
+    Unbound,
+)
 from scheduler.explain.explanation import Explainer
 from scheduler.explain.record_rules import RecordRules
 from scheduler.explain.record_writer import RecordWriter
@@ -326,7 +335,8 @@ class Scheduler:
             self._clients.dispatcher.sync(change.new)
         if effects:
             self._perform(effects, now, change.traceparent)
-        self._wake.set()
+        if effects is not UNCHANGED:
+            self._wake.set()
         if self._core.handlers.is_behind:
             asyncio.get_running_loop().call_later(GAP_S, self._catch_up, now, change.traceparent)
 

@@ -198,6 +198,15 @@ class Cache:
         self._discharge(old.uid, state.node_name)
         self._charge(pod, state.node_name)
 
+    def renew_pod(self, pod: PodInfo) -> None:
+        """Replace the pod by a newer form of which all that is counted is the same: what `update_pod` does then."""
+        state = self.pods[pod.uid]
+        pod.attempts = max(pod.attempts, state.pod.attempts)
+        state.pod = pod
+        node = self.nodes[state.node_name]
+        node.pods[pod.uid] = pod
+        node.touch()
+
     def remove_pod(self, uid: str) -> None:
         """Stop counting the pod; a pending assumption becomes obsolete."""
         state = self.pods.pop(uid)

@@ -283,6 +283,13 @@ def _term(term: PodAffinityTerm, own: str) -> PodTerm:
 # -- the pod and the node
 
 
+def _are_alike(before: PodSpec, spec: PodSpec) -> bool:
+    """Whether two specs say the same; where the pod runs is not a part of what is computed from them."""
+    if before.node_name == spec.node_name:
+        return before == spec
+    return replace(before, node_name=spec.node_name) == spec
+
+
 class PodInfo:
     """A pod with the values that its cycles need, computed when it is first seen.
 
@@ -321,7 +328,7 @@ class PodInfo:
         self._identity: Identity | None = None
         self._terms: PodTerms | None = NO_TERMS if pod.spec.affinity is None else None
         self._is_shown_otherwise = False
-        if before is not None and not before._is_shown_otherwise and before.spec == pod.spec:
+        if before is not None and not before._is_shown_otherwise and _are_alike(before.spec, pod.spec):
             self._take_after(before)
             return
         self.key: Key = pod.metadata.key
@@ -338,6 +345,17 @@ class PodInfo:
         was, now = before.metadata, self.metadata
         if was.labels == now.labels and (was.deletion_timestamp is None) == (now.deletion_timestamp is None):
             self._identity = before._identity
+
+    def counts_like(self, before: PodInfo) -> bool:
+        """Whether this form took after an earlier one, and counts, matches and asks for the same: only its status, or
+        metadata that no plugin looks at, may differ.
+        """
+        return (
+            self.requests is before.requests
+            and self._identity is not None
+            and self._identity is before._identity
+            and self._terms is before._terms
+        )
 
     def show(self, pod: Pod) -> None:
         """Show a newer form of the pod; what was computed stays as of the earlier one."""

@@ -21,7 +21,7 @@ FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
     "apiserver_fake": 1221,
     "kubelet": 830,
-    "scheduler": 451,
+    "scheduler": 411,
     "services/controllers": 176,
     "services/client": 406,
     "services/reconcile": 152,
