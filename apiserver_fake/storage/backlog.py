@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from apiserver_fake.storage.change_log import Block
 from apiserver_fake.storage.records import ADDED, DELETED, Change, Record, Selection
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_events import event_for, event_of, transition_type
@@ -153,20 +154,56 @@ class _State:
         return _State(rv, pieces)
 
 
+class _Part:
+    """Neighbouring changes, which are read and cut into pieces when the first watch takes them."""
+
+    __slots__ = ("_block", "_pieces")
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._pieces: list[_Piece] | None = None
+
+    @property
+    def last_rv(self) -> int:
+        """The version of the last change."""
+        return self._block.last_rv
+
+    @property
+    def count(self) -> int:
+        """The number of changes."""
+        return self._block.count
+
+    def pieces(self) -> list[_Piece]:
+        """Return the changes in pieces, the same for all watches."""
+        if self._pieces is None:
+            self._pieces = [_Piece((), part) for part in _cut(self._block.changes(), _change_size)]
+        return self._pieces
+
+    def changes_above(self, rv: int) -> list[Change]:
+        """Return the changes above `rv`, oldest first."""
+        return [change for change in self._block.changes() if change.rv > rv]
+
+    def above(self, rv: int) -> _Part:
+        """Return the part without the changes up to `rv`, of which it has at least one more."""
+        return self if self._block.first_rv > rv else _Part(Block(self.changes_above(rv)))
+
+
 class _Missed:
     """The changes of a kind above one version, oldest first."""
 
-    __slots__ = ("__weakref__", "after", "pieces", "rv")
+    __slots__ = ("__weakref__", "after", "parts", "rv")
 
-    def __init__(self, after: int, rv: int, pieces: list[_Piece]) -> None:
-        self.after, self.rv, self.pieces = after, rv, pieces
+    def __init__(self, after: int, rv: int, parts: list[_Part]) -> None:
+        self.after, self.rv, self.parts = after, rv, parts
 
-    def above(self, rv: int) -> tuple[list[_Piece], list[_Piece]]:
-        """Return the rest of the piece in which `rv` stands, and those behind it."""
-        at = bisect_right(self.pieces, rv, key=lambda piece: piece.changes[-1].rv)
-        if at == len(self.pieces) or self.pieces[at].changes[0].rv > rv:
-            return [], self.pieces[at:]
-        return [_Piece((), [each for each in self.pieces[at].changes if each.rv > rv])], self.pieces[at + 1 :]
+    def above(self, rv: int) -> list[_Part]:
+        """Return the parts with changes above `rv`; all but the first are those of other watches."""
+        first, *others = self.parts[bisect_right(self.parts, rv, key=_last_rv_of) :]
+        return [first.above(rv), *others]
+
+
+def _last_rv_of(part: _Part) -> int:
+    return part.last_rv
 
 
 class Backlog:
@@ -255,8 +292,8 @@ class Backlogs:
             events = _changes(self._store.changes_after(resource, after), selection)
             return self._own(events, ())
         missed = self._missed_of(resource, after)
-        rest, whole = missed.above(after)
-        return Backlog(self._piece_events(missed, [*rest, *whole], selection))
+        pieces = chain.from_iterable(part.pieces() for part in missed.above(after))
+        return Backlog(self._piece_events(missed, pieces, selection))
 
     def _own(self, events: list[WatchEvent], last: Sequence[WatchEvent]) -> Backlog | None:
         parts = (Events(part, self.shared) for part in _cut(events, _size))
@@ -286,17 +323,17 @@ class Backlogs:
 
     def _missed_of(self, resource: str, after: int) -> _Missed:
         store, known = self._store, self._missed.get(resource)
-        pieces: list[_Piece] = []
+        parts: list[_Part] = []
         if known is not None and known.after <= after and known.rv >= store.window_start:
-            changes = store.changes_after(resource, known.rv)
-            if not changes:
+            blocks = store.blocks_after(resource, known.rv)
+            if not blocks:
                 return known
-            start = bisect_right(known.pieces, store.window_start, key=lambda piece: piece.changes[-1].rv)
-            pieces, after = known.pieces[start:], max(known.after, store.window_start)
-            if pieces and len(pieces[-1].changes) < PIECE_ITEMS:
-                changes = [*pieces.pop().changes, *changes]
+            parts = known.parts[bisect_right(known.parts, store.window_start, key=_last_rv_of) :]
+            after = max(known.after, store.window_start)
+            if parts and parts[-1].count < PIECE_ITEMS:
+                blocks[0] = Block([*parts.pop().changes_above(after), *blocks[0].changes()])
         else:
-            changes = store.changes_after(resource, after)
-        pieces += (_Piece((), part) for part in _cut(changes, _change_size))
-        missed_changes = self._missed[resource] = _Missed(after, store.rv, pieces)
-        return missed_changes
+            blocks = store.blocks_after(resource, after)
+        parts += map(_Part, blocks)
+        missed = self._missed[resource] = _Missed(after, store.rv, parts)
+        return missed

@@ -10,8 +10,8 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -104,13 +104,13 @@ def unpack(packed: bytes) -> list[Change]:
     ]
 
 
-class _Block:
-    """Neighbouring changes, packed or as they are."""
+class Block:
+    """Neighbouring changes, packed or as they are; `count` of them."""
 
-    __slots__ = ("_changes", "_packed", "first_rv", "last_rv")
+    __slots__ = ("_changes", "_packed", "count", "first_rv", "last_rv")
 
     def __init__(self, changes: Sequence[Change], packed: bytes = b"") -> None:
-        self.first_rv, self.last_rv = changes[0].rv, changes[-1].rv
+        self.first_rv, self.last_rv, self.count = changes[0].rv, changes[-1].rv, len(changes)
         self._packed = packed
         self._changes = () if packed else tuple(changes)
 
@@ -118,10 +118,10 @@ class _Block:
         """Return the changes, oldest first."""
         return unpack(self._packed) if self._packed else self._changes
 
-    def with_each_replaced(self, function: Callable[[Change], Change]) -> _Block:
+    def with_each_replaced(self, function: Callable[[Change], Change]) -> Block:
         """Return the block with each change replaced by the function of it."""
         changes = [function(change) for change in self.changes()]
-        return _Block(changes, pack(changes) if self._packed else b"")
+        return Block(changes, pack(changes) if self._packed else b"")
 
 
 class ChangeLog:
@@ -136,7 +136,7 @@ class ChangeLog:
 
     def __init__(self, block: int = BLOCK, newest: int = NEWEST) -> None:
         self._block, self._least = block, newest
-        self._blocks: deque[_Block] = deque()
+        self._blocks: deque[Block] = deque()
         self._filled: deque[float] = deque()
         """The times at which the blocks in `newest` were full."""
         self._head = 0
@@ -161,11 +161,11 @@ class ChangeLog:
         while len(newest) - size >= self._least and packed < PACKED_AT_ONCE:
             changes = newest[:size]
             if _is_superseded(changes, objects):
-                self._blocks.append(_Block(changes, pack(changes)))
+                self._blocks.append(Block(changes, pack(changes)))
                 self.packed_bytes += sum([len(change.record.body) for change in changes])
                 packed += 1
             elif now_s - self._filled[0] >= WAIT_S or len(newest) > WAITING_MAX:
-                self._blocks.append(_Block(changes))
+                self._blocks.append(Block(changes))
             else:
                 break
             del newest[:size]
@@ -187,25 +187,33 @@ class ChangeLog:
 
     def after(self, rv: int) -> list[Change]:
         """Return the changes above `rv`, oldest first."""
-        blocks, newest = self._blocks, self.newest
-        if not blocks or rv >= blocks[-1].last_rv:
-            return newest[self._place(rv) :]
-        return [*chain.from_iterable(self._blocks_after(rv)), *newest]
+        if not self._blocks or rv >= self._blocks[-1].last_rv:
+            return self.newest[self._place(rv) :]
+        return [*chain.from_iterable(block.changes() for block in self.blocks_after(rv))]
 
     def first_after(self, rv: int) -> Change:
         """Return the first change above `rv`, of which there is one."""
         if not self._blocks or rv >= self._blocks[-1].last_rv:
             return self.newest[self._place(rv)]
-        return next(self._blocks_after(rv))[0]
+        return self.blocks_after(rv)[0].changes()[0]
 
     def count_after(self, rv: int) -> int:
         """Return the number of changes above `rv`."""
-        blocks, newest = self._blocks, self.newest
-        if not blocks or rv >= blocks[-1].last_rv:
-            return len(newest) - self._place(rv)
-        first = bisect_right(blocks, rv, key=_last_rv)
-        whole = (len(blocks) - first - 1) * self._block + len(newest)
-        return whole + len(next(self._blocks_after(rv)))
+        if not self._blocks or rv >= self._blocks[-1].last_rv:
+            return len(self.newest) - self._place(rv)
+        return sum([block.count for block in self.blocks_after(rv)])
+
+    def blocks_after(self, rv: int) -> list[Block]:
+        """Return the changes above `rv` as blocks, of which at most the first is unpacked."""
+        first = bisect_right(self._blocks, rv, key=_last_rv)
+        blocks = [*islice(self._blocks, first, None)]
+        if blocks and (rv >= blocks[0].first_rv or (self._head and not first)):
+            changes = blocks[0].changes()
+            start = max(0 if first else self._head, bisect_right(changes, rv, key=_rv))
+            blocks[0] = Block(changes[start:])
+        if rest := self.newest[self._place(rv) :]:
+            blocks.append(Block(rest))
+        return blocks
 
     def replace(self, function: Callable[[Change], Change]) -> None:
         """Replace each change by the function of it."""
@@ -216,23 +224,12 @@ class ChangeLog:
         head = 0 if self._blocks else self._head
         return bisect_right(self.newest, rv, lo=head, key=_rv)
 
-    def _blocks_after(self, rv: int) -> Iterator[Sequence[Change]]:
-        """Yield the changes above `rv` block by block, without the newest."""
-        first = bisect_right(self._blocks, rv, key=_last_rv)
-        for number in range(first, len(self._blocks)):
-            block = self._blocks[number]
-            changes = block.changes()
-            start = self._head if number == 0 else 0
-            if rv >= block.first_rv:
-                start = max(start, bisect_right(changes, rv, key=_rv))
-            yield changes[start:] if start else changes
-
 
 def _rv(change: Change) -> int:
     return change.rv
 
 
-def _last_rv(block: _Block) -> int:
+def _last_rv(block: Block) -> int:
     return block.last_rv
 
 

@@ -15,7 +15,7 @@ from itertools import islice
 
 import msgspec
 
-from apiserver_fake.storage.change_log import BLOCK, ChangeLog
+from apiserver_fake.storage.change_log import BLOCK, Block, ChangeLog
 from apiserver_fake.storage.records import (
     ADDED,
     DELETED,
@@ -177,6 +177,13 @@ class Store:
         if table is None:
             return []
         return table.changes.after(rv)
+
+    def blocks_after(self, resource: str, rv: int) -> list[Block]:
+        """Return a kind's changes above `rv` as blocks. Raises: Expired when some have left the window."""
+        if rv < self.window_start:
+            raise Expired(f"too old resource version: {rv} ({self.rv})")
+        table = self._tables.get(resource)
+        return [] if table is None else table.changes.blocks_after(rv)
 
     def get_at(self, resource: str, namespace: str, name: str, at: int) -> Record | None:
         """Return the object as it was at version `at`; None if it did not exist.

@@ -32,7 +32,7 @@ REQUESTS = {
     # Starting, three of sufficient resources, NodeReady; and RegisteredNode, of the node lifecycle controller.
     ("create", "events"): 6,
 }
-CEILINGS = {"apiserver_fake": 1005, "kubelet": 546, "services/client": 234, "services/api": 463, "services/runtime": 54}
+CEILINGS = {"apiserver_fake": 911, "kubelet": 546, "services/client": 230, "services/api": 465, "services/runtime": 36}
 
 
 def _measured(nodes):

@@ -7,8 +7,9 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from apiserver_fake.storage import backlog
+from apiserver_fake.storage import backlog, change_log
 from apiserver_fake.storage.backlog import PIECE_ITEMS, SMALL, Backlogs
+from apiserver_fake.storage.change_log import BLOCK
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_events import event_for, transition_type
@@ -185,7 +186,28 @@ def test_changes_that_left_the_window_are_forgotten_with_it():
 
     assert sum(map(len, pieces_of(held))) == 2_000
     known = world.backlogs._missed.get("pods")
-    assert known is None or sum(len(piece.changes) for piece in known.pieces) <= 2_000 + 2 * PIECE_ITEMS
+    assert known is None or sum(part.count for part in known.parts) <= 2_000 + 2 * PIECE_ITEMS
+
+
+def test_old_changes_are_unpacked_as_a_watch_takes_them(monkeypatch):
+    world = World(10)
+    for _ in range(40 * BLOCK):
+        world.change()
+    unpacked, unpack = [], change_log.unpack
+    monkeypatch.setattr(change_log, "unpack", lambda packed: unpacked.append(packed) or unpack(packed))
+
+    found, other = world.missed(10), world.missed(10)
+    begun = len(unpacked)
+    found.piece()
+    after_a_piece = len(unpacked)
+    events = shown(found)
+    blocks = len(unpacked)
+
+    assert begun <= 4, "the block in which the version stands, which each of the two counts and reads"
+    assert after_a_piece <= begun + 1
+    assert blocks > 30
+    assert shown(other)[-len(events) :] == events
+    assert len(unpacked) == blocks, "the second watch takes the pieces of the first"
 
 
 def test_large_objects_make_small_pieces(monkeypatch):
