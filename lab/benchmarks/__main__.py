@@ -32,6 +32,7 @@ from lab.benchmarks.running_mesh import LOAD
 from lab.benchmarks.server.handshakes import bench_handshakes
 from lab.benchmarks.simulation import bench_simulation
 from lab.benchmarks.units import Calibrator
+from lab.interrupts import raise_lost_interrupts
 from lab.scenarios.loading import load_scenario
 from lab.scenarios.run import simulate
 from services.api.switches import Value
@@ -406,4 +407,5 @@ PARTS: Final[Mapping[str, Measure]] = {
 """The parts of a run, in order."""
 
 if __name__ == "__main__":
+    raise_lost_interrupts()
     main()

@@ -19,6 +19,7 @@ import click
 from lab.cli.command_table import COMMANDS, SECTIONS, no_collection
 from lab.cli.groups import COMPLETING, WIDTH_MAX, Context, Group, option_refused
 from lab.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE
+from lab.interrupts import raise_lost_interrupts
 from services.api.switches import SwitchError
 from services.runtime.config import MeshError
 
@@ -149,6 +150,7 @@ def main() -> NoReturn:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    raise_lost_interrupts()
     sys.exit(run())
 
 

@@ -30,6 +30,7 @@ from services.client.discovery import ServedKind
 T = TypeVar("T")
 FLUSH_S: Final = 2.0
 SIZE_LOOK_S: Final = 30.0
+LINES_LAG_MAX_S: Final = 2.0
 AT_ONCE: Final = 100
 """Number of objects that are recorded before other tasks get a turn."""
 PAST_MAX_S: Final = 1.0
@@ -111,6 +112,7 @@ class LiveRecorder:
         self._run: Run | None = None
         self.times = Times()
         """When which version was committed, so that no recording is read for that."""
+        self._has_new = asyncio.Event()
         self._has_lines = live.place.access.events is not None
         try:
             self._early = Spool(path) if self._has_lines else None
@@ -132,6 +134,7 @@ class LiveRecorder:
         elif event.body:
             self.times.add(now_s, event.rv)
             self.writer.write_object(kind.title, event.body, event.type, self._live.zero_s + now_s)
+            self._has_new.set()
 
     def _put_aside(self, early: Spool, resource: str, body: bytes) -> None:
         if self.writer.failure:
@@ -161,6 +164,7 @@ class LiveRecorder:
             if line.ev == COMMIT and line.rv is not None:
                 self.times.add(line.mono_ns / 1e9 - self._live.zero_s, line.rv)
             self.writer.line(line, entry.raw)
+        self._has_new.set()
 
     async def run(self, api: Callable[[], Api]) -> None:
         """Write out the recording regularly, so that it can be read, until cancelled.
@@ -208,8 +212,18 @@ class LiveRecorder:
                         return
                     limit.reschedule(asyncio.get_running_loop().time() + PAST_MAX_S)
 
-    async def recording(self) -> Run | None:
-        """Return the recording so far, to be read; None if it is empty."""
+    async def recording(self, rv: int = 0) -> Run | None:
+        """Return the recording so far, to be read; None if it is empty.
+
+        Changes reach the page before their lines of the event log: one that the page shows already, up to version
+        `rv`, is awaited for at most `LINES_LAG_MAX_S`.
+        """
+        until = min(rv, self._live.model.rv)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINES_LAG_MAX_S):
+                while self.times.newest_rv < until:
+                    self._has_new.clear()
+                    await self._has_new.wait()
         if not self.writer.version_count:
             return None
         self.writer.flush()
@@ -257,12 +271,15 @@ class Runs:
         """Show one more recording; it replaces one with the same name."""
         self._recorded[run.name] = run
 
-    async def of(self, name: str) -> Run:
-        """Return the recording with that name; for the mesh the recording so far. Raises: NotFound."""
+    async def of(self, name: str, rv: int = 0) -> Run:
+        """Return the recording with that name; for the mesh the recording so far, with version `rv` if it is shown.
+
+        Raises: NotFound.
+        """
         if name in ("", "live") and self.live is not None:
             if self.recorder is None:
                 raise NotFound(f"this mesh is not recorded, so that its past cannot be shown: {self.no_recording}")
-            run = await self.recorder.recording()
+            run = await self.recorder.recording(rv)
             if run is None:
                 raise NotFound("nothing of this mesh is recorded yet")
             return run

@@ -269,7 +269,7 @@ class Server:
         rv, name = version_of(request.query.get("rv", "")), self._recording_name(request)
         if not name and not rv:
             return web.Response(body=join_frames(self._mesh_live.whole()), content_type=BINARY)
-        run = await self._runs.of(name)
+        run = await self._runs.of(name, rv)
         head = self._mesh_live.model.rv if not name else 0
 
         def make_frames(recording: Recording) -> list[bytes]:
@@ -301,7 +301,7 @@ class Server:
             except Expired:
                 if not rv:
                     raise
-        run = await self._runs.of(name)
+        run = await self._runs.of(name, rv)
         return json_response(await run.ask(documents.rows, kind_name, namespace, words, rv, limit, after))
 
     async def _requested_object(self, request: web.Request) -> tuple[ServedKind, str, str]:
@@ -326,7 +326,7 @@ class Server:
             except Expired:
                 if not rv:
                     raise
-        run = await self._runs.of(name)
+        run = await self._runs.of(name, rv)
         return await run.ask(documents.one, request.match_info["kind"], *where(request), rv)
 
     async def _versions(self, request: web.Request) -> web.Response:
@@ -385,7 +385,7 @@ class Server:
         name, namespace, pod = self._recording_name(request), request.match_info["ns"], request.match_info["pod"]
         rv = version_of(request.query.get("rv", ""))
         if name or rv:
-            run = await self._runs.of(name)
+            run = await self._runs.of(name, rv)
             return json_response(await run.ask(documents.explain, namespace, pod, rv))
         live, explainers = self._mesh_live, self._parts.explainers
         assert explainers is not None
@@ -394,7 +394,7 @@ class Server:
     async def _queue(self, request: web.Request) -> web.Response:
         name, rv = self._recording_name(request), version_of(request.query.get("rv", ""))
         if name or rv:
-            run = await self._runs.of(name)
+            run = await self._runs.of(name, rv)
             return json_response(await run.ask(documents.queue, rv))
         live, explainers = self._mesh_live, self._parts.explainers
         assert explainers is not None

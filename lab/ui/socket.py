@@ -117,7 +117,7 @@ class Page:
         self.document(frames.RATES, frames.document_frame(frames.RATES, live.mesh_document(), live.model.rv, now_s))
 
     async def _seek(self, name: str, rv: int) -> None:
-        run = await self._runs.of(name)
+        run = await self._runs.of(name, rv)
         if self._player is None or self._player.run is not run:
             self._leave()
             self._player = Player(run, self._replace, self.columns)

@@ -19,6 +19,11 @@ class Times:
         self._t, self._rv = array("d"), array("d")
         self._last: tuple[float, int] | None = None
 
+    @property
+    def newest_rv(self) -> int:
+        """Newest version that was added; 0 before the first."""
+        return self._last[1] if self._last is not None else 0
+
     def add(self, t: float, rv: int) -> None:
         """Add a version committed at `t`; one that is not newer than the last is ignored."""
         if self._last is not None and rv <= self._last[1]:

@@ -130,6 +130,7 @@ def test_a_deployment_is_made_updated_restarted_scaled_and_deleted(apps, core, s
     available(apps, space, "web", 1)
     scale = apps.read_namespaced_deployment_scale("web", space)
     scale.spec.replicas = 2
+    scale.metadata.resource_version = None  # the controller may write the status in between
     apps.replace_namespaced_deployment_scale("web", space, scale)
     available(apps, space, "web", 2)
     sets = apps.list_namespaced_replica_set(space, label_selector="app=web").items

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[3]
 BARE = ("lab", "services", "scheduler", "kubelet", "apiserver_fake", "claim_controller", "protos")
 TESTS = (
     "conftest.py",
+    "forking.py",
     "unit/scheduler/conftest.py",
     "unit/controllers/conftest.py",
     "component/controllers/conftest.py",

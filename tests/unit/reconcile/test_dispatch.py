@@ -83,13 +83,13 @@ OF_SET = {"owner": "ReplicaSet", "of": "web"}
                      id="of a kind that nobody names"),
     ],
 )  # fmt: skip
-def test_a_change_is_told_to_those_whom_it_concerns_in_the_order_of_subscription(old, new, expected):
+def test_a_change_reaches_the_watches_that_it_concerns_in_the_order_of_subscription(old, new, expected):
     sides = (None if each is None else a_pod(**each) for each in (old, new))
 
     assert targets_of(OF_SETS, *sides) == expected
 
 
-def test_a_watch_of_all_kinds_is_told_the_updates_of_the_kinds_that_it_names_and_what_comes_and_goes_of_all():
+def test_a_watch_of_all_kinds_receives_updates_of_the_kinds_that_it_names_and_what_comes_and_goes_of_all():
     few, other = Interest(updates_of=("pods",)), Interest(updates_of=("services",))
     changes = [(None, a_pod()), (a_pod(), a_pod(phase="Running")), (a_pod(), None)]
 
@@ -204,7 +204,7 @@ def _next_pod(chance, before):
 
 
 @pytest.mark.parametrize("name", CHOOSY)
-def test_a_controller_that_is_told_only_what_concerns_it_returns_the_same_keys(name):
+def test_a_controller_that_receives_only_what_concerns_it_returns_the_same_keys(name):
     chance, before = random.Random(7), None
     plain, filtered = (Controlled(CHOOSY[name], has_all=has_all) for has_all in (True, False))
     for _ in range(400):
