@@ -164,6 +164,7 @@ class Importer:
             "environment": environment,
             "folder": folder,
             "has_session": bool(given["start_new_session"]),
+            "ignores_interrupts": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
             "passed": list(given["pass_fds"]),
         }
 
@@ -295,7 +296,7 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     if request["has_session"]:
         os.setsid()
     os.chdir(request["folder"])
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.SIG_IGN if request["ignores_interrupts"] else signal.default_int_handler)
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))

@@ -1,4 +1,7 @@
-"""`python -m tests.layers [NAME…]`: run the layers of tests one after the other, and say how far each is and how long is left.
+"""`python -m tests.layers [NAME…]`: run the layers of tests, and say how far each is and how long is left.
+
+Layers whose tests wait, for processes and browsers, run one after the other. Beside them, also one after the other, run those
+whose tests only compute: at a low priority, so that they take what the others leave of the machine.
 
 Every layer runs, whatever failed before; the exit code is 1 when one failed. How long a layer takes is remembered in build/layers.json, so
 that the time left is that of this machine from the second run on.
@@ -7,11 +10,15 @@ that the time left is that of this machine from the second run on.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 INTERRUPTED = 2
@@ -21,7 +28,10 @@ MEMORY = ROOT / "build" / "layers.json"
 
 @dataclass(frozen=True)
 class Layer:
-    """Folders that run together. `seconds`: what they take on two quiet cores, until this machine is known."""
+    """Folders that run together. `seconds`: what they take on two quiet cores, until this machine is known.
+
+    `only_computes`: no test of it waits for a clock.
+    """
 
     name: str
     folders: tuple[str, ...]
@@ -29,6 +39,7 @@ class Layer:
     dist: str
     seconds: int
     is_longest_first: bool = False
+    only_computes: bool = False
 
     @property
     def command(self) -> list[str]:
@@ -53,9 +64,9 @@ LAYERS = (
     Layer(
         "unit",
         ("tests/unit", "tests/component", "tests/architecture", "tests/meta", "tests/fidelity", "tests/examples", "tests/fuzz"),
-        2, "loadfile", 240,
+        2, "loadfile", 240, only_computes=True,
     ),
-    Layer("scenarios", ("tests/scenarios",), 2, "load", 240),
+    Layer("scenarios", ("tests/scenarios",), 2, "load", 240, only_computes=True),
     Layer("process", ("tests/process", "tests/durability", "tests/interop"), 5, "loadfile", 480, is_longest_first=True),
     Layer("browser", ("tests/browser",), 2, "loadfile", 150),
 )  # fmt: skip
@@ -69,36 +80,98 @@ def remembered() -> dict[str, float]:
         return {}
 
 
+class Outcome(NamedTuple):
+    """How a layer ended. `code`: that of pytest."""
+
+    name: str
+    code: int
+    took_s: float
+
+
+@dataclass
+class Lane:
+    """Layers that run one after the other."""
+
+    layers: Sequence[Layer]
+    words: Sequence[str] = ()
+    """Words before the command of each layer."""
+    show: Callable[[str, str], None] | None = None
+    """Called with a layer's name and each line of its output; None: the layers print themselves."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    is_interrupted: bool = False
+    process: subprocess.Popen[str] | None = None
+
+    def run(self) -> None:
+        """Run the layers until they or an interrupt are over."""
+        for layer in self.layers:
+            if self.is_interrupted:
+                return
+            began_s = time.monotonic()
+            pipe = None if self.show is None else subprocess.PIPE
+            command = [*self.words, *layer.command]
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, stdout=pipe, stderr=pipe and subprocess.STDOUT, text=True
+            )
+            if self.show is not None and self.process.stdout is not None:
+                for line in self.process.stdout:
+                    self.show(layer.name, line)
+            code = self.process.wait()
+            self.outcomes.append(Outcome(layer.name, code, time.monotonic() - began_s))
+            if code == INTERRUPTED:
+                return
+
+    def interrupt(self) -> None:
+        """End with the layer that runs, which a terminal's Ctrl-C has reached as well."""
+        self.is_interrupted = True
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+
+
+def lanes_of(chosen: Sequence[Layer]) -> list[Lane]:
+    """Return what runs side by side."""
+    waiting = [each for each in chosen if not each.only_computes]
+    computing = [each for each in chosen if each.only_computes]
+    if not (waiting and computing):
+        return [Lane(chosen)]
+    return [Lane(waiting, (), _show), Lane(computing, ("nice", "-n", "10"), _show)]
+
+
+def _show(name: str, line: str) -> None:
+    print(f"{name:<9} | {line}", end="", flush=True)
+
+
 def main(names: list[str]) -> int:
     """Run the layers of these names, all without any."""
     unknown = [name for name in names if name not in {each.name for each in LAYERS}]
     if unknown:
         print(f"no layer {', '.join(unknown)}; there are: {', '.join(each.name for each in LAYERS)}", file=sys.stderr)
         return 2
-    chosen = [each for each in LAYERS if not names or each.name in names]
+    lanes = lanes_of([each for each in LAYERS if not names or each.name in names])
     known = remembered()
-    expected = {each.name: known.get(each.name, each.seconds) for each in chosen}
-    outcomes: list[tuple[str, int, float]] = []
-    for number, layer in enumerate(chosen, 1):
-        left_s = sum(expected[each.name] for each in chosen[number - 1 :])
-        print(f"\nlayer {number} of {len(chosen)}: {layer.name}; about {_minutes(left_s)} left for all", flush=True)
-        began_s = time.monotonic()
+    expected_s = [sum(known.get(each.name, each.seconds) for each in lane.layers) for lane in lanes]
+    print("; beside ".join(", then ".join(each.name for each in lane.layers) for lane in lanes), end="")
+    print(f": about {_minutes(max(expected_s))}", flush=True)
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        runs = [pool.submit(lane.run) for lane in lanes]
         try:
-            code = subprocess.run(layer.command, cwd=ROOT, check=False).returncode
+            for run in runs:
+                run.result()
         except KeyboardInterrupt:
-            code = INTERRUPTED
-        took_s = time.monotonic() - began_s
-        outcomes.append((layer.name, code, took_s))
-        if code == 0:
-            known[layer.name] = round(took_s, 1)
-            MEMORY.parent.mkdir(exist_ok=True)
-            MEMORY.write_text(json.dumps(known))
-        if code == INTERRUPTED:
-            break
+            for lane in lanes:
+                lane.interrupt()
+    outcomes = [outcome for lane in lanes for outcome in lane.outcomes]
+    known |= {name: round(took_s, 1) for name, code, took_s in outcomes if code == 0}
+    MEMORY.parent.mkdir(exist_ok=True)
+    MEMORY.write_text(json.dumps(known))
     print()
     for name, code, took_s in outcomes:
         print(f"{name:<12} {'passed' if code == 0 else 'FAILED':<8} {_minutes(took_s)}")
-    return 1 if any(code for _, code, _ in outcomes) else 0
+    return (
+        1
+        if any(lane.is_interrupted or len(lane.outcomes) < len(lane.layers) for lane in lanes)
+        or any(code for _, code, _ in outcomes)
+        else 0
+    )
 
 
 def _minutes(seconds: float) -> str:

@@ -177,6 +177,7 @@ def _with_files(run: Callable[Concatenate[Scenario, P], RunResult]) -> Callable[
 
 
 @_with_files
+@simloop.without_collection()
 def simulate(
     scenario: Scenario,
     *,

@@ -22,6 +22,7 @@ from scheduler.framework.plugin import (
     ReservePlugin,
     ScoreExtensions,
     ScorePlugin,
+    implements,
 )
 from scheduler.framework.timing import Observed, Observer
 from scheduler.framework.vectorized import Signs, VectorFilterPlugin, VectorScorePlugin
@@ -45,7 +46,7 @@ POINTS: Final[dict[str, tuple[Any, ...]]] = {
 
 def serves(plugin: Any, point: str) -> bool:
     """Whether the plugin has the methods of the point; a point that is not in `POINTS` is served by no plugin."""
-    return isinstance(plugin, POINTS.get(point, ()))
+    return any(implements(plugin, protocol) for protocol in POINTS.get(point, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Arrangement:
 
     def plugins_with(self, protocol: Any) -> list[Any]:
         """Return the plugins that have the methods of a protocol, in the profile's order, as they are."""
-        return [e.plugin for e in self.profile if isinstance(e.plugin, protocol)]
+        return [e.plugin for e in self.profile if implements(e.plugin, protocol)]
 
     def sort_key(self) -> SortKey | None:
         """Return the key by which the first plugin at `queueSort` orders the queue; None when there is none."""
@@ -120,9 +121,9 @@ class FilterPlugins:
     def of(cls, arrangement: Arrangement, row_pure: Sequence[Any]) -> Self:
         """Return the filters of an arrangement. `row_pure`: plugins whose answers may be cached."""
         enabled = arrangement.at("filter")
-        pure = [e for e in enabled if e.plugin in row_pure and isinstance(e.plugin, FilterPlugin)]
+        pure = [e for e in enabled if e.plugin in row_pure and implements(e.plugin, FilterPlugin)]
         others = [e for e in enabled if e not in pure]
-        followers = [e.plugin for e in arrangement.at("preFilter") if isinstance(e.plugin, PreFilterExtensions)]
+        followers = [e.plugin for e in arrangement.at("preFilter") if implements(e.plugin, PreFilterExtensions)]
         return cls([e.plugin for e in enabled], pure, others, arrangement.callees(others), followers)
 
 
@@ -146,10 +147,10 @@ class ScorePlugins:
     def of(cls, arrangement: Arrangement, row_pure: Sequence[Any]) -> Self:
         """Return the scorers of an arrangement. `row_pure`: plugins whose answers may be cached."""
         enabled = arrangement.at("score")
-        pure = [e for e in enabled if e.plugin in row_pure and isinstance(e.plugin, ScorePlugin)]
+        pure = [e for e in enabled if e.plugin in row_pure and implements(e.plugin, ScorePlugin)]
         others = [e for e in enabled if e not in pure]
         # Asking a protocol costs microseconds; ask once.
-        normalizing = frozenset(e.name for e in arrangement.profile if isinstance(e.plugin, ScoreExtensions))
+        normalizing = frozenset(e.name for e in arrangement.profile if implements(e.plugin, ScoreExtensions))
         return cls(
             plain=[e for e in pure if e.name not in normalizing],
             normalized=[e for e in pure if e.name in normalizing],
@@ -176,9 +177,9 @@ class SigningPlugins:
         """Return the signing plugins among those whose answers are not cached by template."""
         plugins = {e.name: e.plugin for e in (*filters.others, *scores.others)}
         return cls(
-            [plugin for plugin in plugins.values() if isinstance(plugin, Signs)],
-            [e.name for e in filters.others if not isinstance(e.plugin, Signs)],
-            [e.name for e in scores.others if not isinstance(e.plugin, Signs)],
+            [plugin for plugin in plugins.values() if implements(plugin, Signs)],
+            [e.name for e in filters.others if not implements(e.plugin, Signs)],
+            [e.name for e in scores.others if not implements(e.plugin, Signs)],
         )
 
 

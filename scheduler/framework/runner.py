@@ -28,7 +28,7 @@ from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration, with_taints
 from scheduler.framework.failures import failure_of
 from scheduler.framework.nominated_pods import Ask, BlockedRows, NominatedPodFilter
-from scheduler.framework.plugin import BindCall, EnqueueExtensions, PostFilterResult, PreFilterResult
+from scheduler.framework.plugin import BindCall, EnqueueExtensions, PostFilterResult, PreFilterResult, implements
 from scheduler.framework.proposal_points import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from scheduler.framework.templates import Forms, Remembered, RowPlugins, Templates
@@ -169,9 +169,9 @@ class Runner:
         """Return, by plugin, the events that may change its rejection; a plugin without events gets every event."""
         anything = (Registration(ClusterEvent(WILDCARD, Action.ALL)),)
         return {
-            e.name: with_taints(e.plugin.events_to_register()) if isinstance(e.plugin, EnqueueExtensions) else anything
+            e.name: with_taints(e.plugin.events_to_register()) if implements(e.plugin, EnqueueExtensions) else anything
             for e in self.profile
-            if isinstance(e.plugin, EnqueueExtensions) or any(serves(e.plugin, point) for point in REJECTING)
+            if implements(e.plugin, EnqueueExtensions) or any(serves(e.plugin, point) for point in REJECTING)
         }
 
     def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:

@@ -14,6 +14,7 @@ import numpy as np
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState, Diagnosis
+from scheduler.framework.plugin import implements
 from scheduler.framework.status import Code, Status
 from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 from services.api.lru import LRU
@@ -32,9 +33,9 @@ class Forms:
         self.vector_filters: set[str] = set()
         self._vector_scores: set[str] = set()
         for plugin in plugins:
-            if isinstance(plugin, VectorFilterPlugin):
+            if implements(plugin, VectorFilterPlugin):
                 self.vector_filters.add(plugin.name)
-            if isinstance(plugin, VectorScorePlugin):
+            if implements(plugin, VectorScorePlugin):
                 self._vector_scores.add(plugin.name)
 
     def passing_rows(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, alive: Mask) -> Mask | None:

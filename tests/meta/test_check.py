@@ -1,5 +1,6 @@
 """What `make check` runs for a change, which tests are slow, and that no folder of tests is in no layer."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import layers
 from tests.check import beside, without_nested
 from tests.check import main as check
 from tests.conftest import SLOW, SLOW_LAYERS, is_named, layer_of, path_of
-from tests.layers import LAYERS, LONGEST, main
+from tests.layers import LAYERS, LONGEST, lanes_of, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,6 +55,56 @@ def test_every_folder_with_tests_is_in_one_layer():
 def test_a_layer_that_is_not_there_is_named(capsys):
     assert main(["units"]) == 2
     assert "no layer units; there are: unit, scenarios, process, browser" in capsys.readouterr().err
+
+
+def test_layers_that_only_compute_run_beside_the_others_at_a_lower_priority():
+    waiting, computing = lanes_of(LAYERS)
+
+    assert [layer.name for layer in computing.layers] == ["unit", "scenarios"]
+    assert [layer.name for layer in waiting.layers] == ["process", "browser"]
+    assert (waiting.words, computing.words[0]) == ((), "nice")
+    (alone,) = lanes_of([layer for layer in LAYERS if layer.only_computes])
+    assert (alone.words, alone.show) == ((), None)
+
+
+class OneLiner:
+    """A layer that runs a line of Python in place of pytest."""
+
+    def __init__(self, name, code, only_computes):
+        self.name, self.only_computes, self.seconds = name, only_computes, 1
+        self.command = [sys.executable, "-c", code]
+
+
+def test_every_layer_runs_whatever_failed_before_and_its_lines_bear_its_name(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(layers, "MEMORY", tmp_path / "build" / "layers.json")
+    one = [OneLiner("a", "print('of a'); raise SystemExit(1)", True), Told("b", "print('of b')", True)]
+    monkeypatch.setattr(layers, "LAYERS", (*one, OneLiner("c", "import sys; print('of c', file=sys.stderr)", False)))
+
+    assert main([]) == 1
+    shown = capsys.readouterr().out
+    assert {"a         | of a", "b         | of b", "c         | of c"} <= set(shown.splitlines())
+    assert re.findall(r"^(\w+) +(passed|FAILED) ", shown, re.MULTILINE) == [
+        ("c", "passed"),
+        ("a", "FAILED"),
+        ("b", "passed"),
+    ]
+    assert list(json.loads(layers.MEMORY.read_text())) == ["c", "b"]
+    assert main(["b"]) == 0
+    assert main(["b", "c"]) == 0
+
+
+def test_an_interrupted_lane_begins_no_layer_any_more(monkeypatch, tmp_path):
+    monkeypatch.setattr(layers, "MEMORY", tmp_path / "layers.json")
+    interrupted = [
+        OneLiner("a", f"raise SystemExit({layers.INTERRUPTED})", True),
+        Told("b", "raise SystemExit(9)", True),
+    ]
+    monkeypatch.setattr(layers, "LAYERS", interrupted)
+
+    assert main([]) == 1
+    lane = layers.Lane(interrupted)
+    lane.run()
+    assert [each.name for each in lane.outcomes] == ["a"]
 
 
 def test_a_commit_that_git_does_not_know_is_named(capsys):

@@ -74,6 +74,14 @@ def test_a_forked_process_knows_of_itself_what_an_executed_one_does(importer, tm
     assert ("start_new_session" in options) == (forked["session"] == forked["pid"])
 
 
+def test_a_process_that_is_forked_while_interrupts_are_ignored_ignores_them_too(way):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert state_of()["signals"]["SIGINT"] == repr(signal.SIG_IGN)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_descriptors_are_passed_on_under_their_own_numbers(way, tmp_path):
     reader, writer = os.pipe()
     try:

@@ -281,23 +281,33 @@ def _interruptible(loop: SimLoop) -> Iterator[None]:
 def run(main: Coroutine[Any, Any, T], *, seed: int | str = 0) -> T:
     """Run a coroutine to its end in virtual time and return its result.
 
-    The garbage collector is off during the run: its timing depends on allocation counts, and finalizers must
-    not affect the outcome. Raises: Deadlock, RealityLeak, KeyboardInterrupt, and whatever `main` raises.
+    Raises: Deadlock, RealityLeak, KeyboardInterrupt, and whatever `main` raises.
     """
     loop = SimLoop(seed)
-    collected = gc.isenabled()
+    with without_collection(), _interruptible(loop), _seal():
+        asyncio.set_event_loop(loop)
+        try:
+            return loop.run_until_complete(main)
+        finally:
+            _cancel_all(loop)
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Switch the garbage collector off in this block: its timing depends on allocation counts, and finalizers must not
+    affect the outcome of a run.
+
+    A block that has dropped its world before it ends has it freed in one collection; of a world that still lives, the
+    first collection frees nothing.
+    """
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
-        with _interruptible(loop), _seal():
-            asyncio.set_event_loop(loop)
-            try:
-                return loop.run_until_complete(main)
-            finally:
-                _cancel_all(loop)
-                asyncio.set_event_loop(None)
-                loop.close()
+        yield
     finally:
-        if collected:
+        if was_enabled:
             gc.enable()
 
 

@@ -50,7 +50,7 @@ def run(tmp_path):
 
 def frames_of(run, *messages):
     async def serve():
-        socket, runs = Socket(*messages), SimpleNamespace(live=None, of=lambda _: asyncio.sleep(0, run))
+        socket, runs = Socket(*messages), SimpleNamespace(live=None, of=lambda *_: asyncio.sleep(0, run))
         page = Page(socket, runs)
         page.outbox = Outbox(2_000)
         await page.serve()
