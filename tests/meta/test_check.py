@@ -77,7 +77,7 @@ class OneLiner:
 
 def test_every_layer_runs_whatever_failed_before_and_its_lines_bear_its_name(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(layers, "MEMORY", tmp_path / "build" / "layers.json")
-    one = [OneLiner("a", "print('of a'); raise SystemExit(1)", True), Told("b", "print('of b')", True)]
+    one = [OneLiner("a", "print('of a'); raise SystemExit(1)", True), OneLiner("b", "print('of b')", True)]
     monkeypatch.setattr(layers, "LAYERS", (*one, OneLiner("c", "import sys; print('of c', file=sys.stderr)", False)))
 
     assert main([]) == 1
@@ -97,7 +97,7 @@ def test_an_interrupted_lane_begins_no_layer_any_more(monkeypatch, tmp_path):
     monkeypatch.setattr(layers, "MEMORY", tmp_path / "layers.json")
     interrupted = [
         OneLiner("a", f"raise SystemExit({layers.INTERRUPTED})", True),
-        Told("b", "raise SystemExit(9)", True),
+        OneLiner("b", "raise SystemExit(9)", True),
     ]
     monkeypatch.setattr(layers, "LAYERS", interrupted)
 
