@@ -25,6 +25,7 @@ from lab.scenarios.run import simulate
 from lab.scenarios.script.scenario import Scenario
 from lab.scenarios.script.verbs import read_scenario
 from lab.scenarios.simulation.simulated_mesh import SimMesh
+from services.api.switches import find
 
 PASSES_A_PIECE: Final = 300
 """Passes of the simulation's loop between two measurements of a unit."""
@@ -33,6 +34,8 @@ PODS_PER_NODE_S: Final = 0.4
 GANG: Final = 8
 CPU_MILLIS: Final = (250, 500, 1_000, 2_000)
 LIFE_S: Final = (5, 60)
+GARBAGE_MAX: Final = int(find("podgc.threshold").default)
+"""Number of ended pods above which the oldest are deleted: all pods of a load are counted at its end."""
 STEADY_S: Final = 2
 """Seconds of the mesh's time before the first pod; memory is counted from their end."""
 RUNAWAY_S: Final = 6
@@ -57,6 +60,7 @@ def lives_text(nodes: int, pods: int, gangs: int = 0, seed: int = 7) -> str:
     chance, since_s, numbers = random.Random(seed), 0.0, {"pod": 0, "gang": 0}
     lines = [f"# Load: {pods} pods on {nodes} nodes", f"limit {3_000 + 3 * pods // nodes}s"]
     lines += ["set GenericWorkload=true"] if gangs else []
+    lines += [f"set podgc.threshold={pods}"] if pods > GARBAGE_MAX else []
     lines += [f"nodes n1..n{nodes} cpu=32 memory=128Gi", f"wait {STEADY_S}s"]
     coming = ["pod"] * singles + ["gang"] * gangs
     chance.shuffle(coming)

@@ -34,6 +34,8 @@ from services.runtime.etcd_members import FOLDER, find_etcd
 WRITERS: Final = (1, 16, 256)
 ROUNDS: Final = 3
 CONTENT: Final = "x" * 1_000
+OBJECTS_MAX: Final = 100_000_000
+"""Limit on the number of objects of the measured servers, so that none is reached."""
 ALONE: Final = frozenset(("scheduler", "controllers", "claim-controller"))
 Say = Callable[[str], None]
 Write = Callable[[int], Awaitable[None]]
@@ -57,6 +59,8 @@ async def _bench(seconds: float, with_etcd: bool, say: Say) -> StoreResult:
     load = os.getloadavg()[0]
     async with AsyncExitStack() as stack:
         measured: dict[str, Callable[[int], Awaitable[float]]] = {}
+        arguments = quiet_arguments()
+        arguments["apiserver"] += ["--objects-max", str(OBJECTS_MAX), "--objects-per-namespace-max", str(OBJECTS_MAX)]
         for title, engine, servers in (
             ("memory", "memory", 1),
             ("sqlite", "sqlite", 1),
@@ -64,7 +68,7 @@ async def _bench(seconds: float, with_etcd: bool, say: Say) -> StoreResult:
         ):
             say(f"starting {title}")
             mesh = await stack.enter_async_context(
-                running_mesh(engine=engine, apiservers=servers, arguments=quiet_arguments(), without=ALONE)
+                running_mesh(engine=engine, apiservers=servers, arguments=arguments, without=ALONE)
             )
             apis = [mesh.api]
             if servers > 1:
